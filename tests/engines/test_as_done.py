@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Pool
-from foretrace.engines.processes import worker_pool
+from foretrace.engines.processes import Processes
 
 
 def square(number: int, pause: float = 0) -> tuple[int, int]:
@@ -22,7 +22,7 @@ def square(number: int, pause: float = 0) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with worker_pool(2, helps=True) as pool:
+    with Processes(2).open_pool(helps=True) as pool:
         assert pool is not None and pool.helps and pool.workers == 1
         pool.submit(abs, 1).result()
         yield pool

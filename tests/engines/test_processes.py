@@ -19,11 +19,11 @@ import pytest
 from foretrace.core.errors import WorkerError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Provenance, Task, Trace
-from foretrace.engines.processes import prepare_worker, release_memory, usable_cores, worker_pool
+from foretrace.engines.processes import Processes, prepare_worker, release_memory, usable_cores
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> None:
-    with worker_pool(2) as pool:
+    with Processes(2).open_pool() as pool:
         assert pool is not None
         pool.submit(function, *arguments).result()
 
@@ -40,7 +40,7 @@ def test_a_worker_of_small_jobs_can_do_others_later() -> None:
         known = importlib.util.find_spec("pandas") is not None
     except ModuleNotFoundError:  # this process is a small one
         known = True
-    with worker_pool(2, small=False) as pool:
+    with Processes(2).open_pool(small=False) as pool:
         assert pool is not None
         with pytest.raises(ModuleNotFoundError):
             pool.submit(import_pandas_after, True).result()
@@ -61,17 +61,17 @@ def _is_freed_by_release(_: int) -> bool:
 
 def test_objects_that_hold_one_another_are_freed_between_jobs() -> None:
     """Python looks for them seldom in a worker, and those of a job may hold all of its texts."""
-    with worker_pool(2) as pool:
+    with Processes(2).open_pool() as pool:
         assert pool is not None and pool.submit(_is_freed_by_release, 0).result()
 
 
 def test_one_worker_needs_no_pool() -> None:
-    with worker_pool(1) as pool:
+    with Processes(1).open_pool() as pool:
         assert pool is None
 
 
 def test_results_come_back_and_workers_end() -> None:
-    with worker_pool(2) as pool:
+    with Processes(2).open_pool() as pool:
         assert pool is not None
         assert list(pool.map(abs, [-1, -2, 3])) == [1, 2, 3]
         own = pool.submit(os.getpid).result()
@@ -91,7 +91,7 @@ def test_a_worker_that_died_is_one_clear_error() -> None:
 
 def test_an_error_outside_does_not_wait_for_the_workers() -> None:
     begun = time.monotonic()
-    with contextlib.suppress(KeyError), worker_pool(2) as pool:
+    with contextlib.suppress(KeyError), Processes(2).open_pool() as pool:
         assert pool is not None
         pool.submit(abs, 1).result()
         pool.submit(time.sleep, 60)
@@ -101,7 +101,7 @@ def test_an_error_outside_does_not_wait_for_the_workers() -> None:
 
 def test_workers_leave_ctrl_c_to_the_parent() -> None:
     """The whole group gets the signal: a worker that is hit by it, idle or at work, goes on."""
-    with worker_pool(2) as pool:
+    with Processes(2).open_pool() as pool:
         assert pool is not None
         worker = pool.submit(os.getpid).result()
         os.kill(worker, signal.SIGINT)
@@ -166,11 +166,11 @@ def alive(process: int) -> bool:
 _CANCELLED_WHILE_LOST = """
 import os, signal, time
 from foretrace.core.errors import WorkerError
-from foretrace.engines.processes import worker_pool
+from foretrace.engines.processes import Processes
 
 if __name__ == "__main__":
     try:
-        with worker_pool(2) as pool:
+        with Processes(2).open_pool() as pool:
             job = pool.submit(time.sleep, 60)
             waiting = [pool.submit(bytes.upper, b"x" * 1_000_000) for _ in range(20)]
             waiting[-1].cancel()

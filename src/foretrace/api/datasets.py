@@ -129,7 +129,8 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
 
             add_references(folder, progress=progress)
         write_dataset_report(folder)
-        publish()
+        if publish is not None:
+            publish()
     return report
 
 

@@ -16,8 +16,6 @@ class Pool(Executor):
     """Most calls that run at once."""
     helps: bool = False
     """Whether the process that opened the pool works, too, in addition to these workers."""
-    kept: str = "nothing was written"
-    """What an error says about the work done before a worker was lost."""
 
 
 class Engine(Protocol):

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager
 from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -101,29 +100,6 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Processes(NamedTuple):
-    """The engine of one machine, with this many processes, including this one if it helps."""
-
-    workers: int
-
-    def open_pool(
-        self,
-        *,
-        useful: int | None = None,
-        writes: Sequence[Path] = (),
-        reads: Sequence[Path] = (),
-        small: bool = True,
-        helps: bool = False,
-        kept: str = "nothing was written",
-    ) -> AbstractContextManager[Pool | None]:
-        """See `Engine`; all files are visible from here."""
-        workers = self.workers if useful is None else min(self.workers, useful)
-        return worker_pool(workers, small=small, helps=helps, kept=kept)
-
-
-THIS_PROCESS = Processes(1)
-
-
 class _JobFuture(Future[Any]):
     """A future that may be canceled while its pool breaks. In Python 3.11 a canceled future kills the thread that
     cleans up a broken pool, and the process then waits for the pool forever."""
@@ -143,47 +119,52 @@ class _ProcessPool(ProcessPoolExecutor, Pool):
         return future
 
 
-@contextlib.contextmanager
-def worker_pool(
-    workers: int, *, small: bool = True, helps: bool = False, kept: str = "nothing was written"
-) -> Generator[Pool | None]:
-    """A pool of this many processes, or `None` if one is enough. They end at once when the block fails or when this
-    process is gone, even by kill -9.
+class Processes(NamedTuple):
+    """The engine of one machine, with this many processes, including this one if it helps."""
 
-    Args:
-        small: Workers do without pandas, which code from outside foretrace may need.
-        helps: This process works, too (see `run_in_order` and `run_as_done`), and is one of them.
-        kept: What an error says about the work done before a worker died.
+    workers: int
 
-    Raises:
-        WorkerError: a worker was killed.
-    """
-    if workers <= 1:
-        yield None
-        return
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    workers -= helps
-    with (
-        ours,
-        theirs,
-        _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
-    ):
-        pool.workers = workers
-        pool.helps = helps
-        pool.kept = kept
-        try:
-            yield pool
-        except BaseException as error:
-            ours.close()  # this ends the workers at once: none may write after this
-            pool.shutdown(wait=True, cancel_futures=True)
-            if isinstance(error, BrokenProcessPool):
-                raise WorkerError(
-                    f"a worker process died, perhaps for want of memory; {pool.kept}; run again, with fewer ",
-                    Setting("workers"),
-                    " if memory is short",
-                ) from None
-            raise
+    @contextlib.contextmanager
+    def open_pool(
+        self,
+        *,
+        useful: int | None = None,
+        writes: Sequence[Path] = (),
+        reads: Sequence[Path] = (),
+        small: bool = True,
+        helps: bool = False,
+        kept: str = "nothing was written",
+    ) -> Generator[Pool | None]:
+        """See `Engine`; all files are visible from here. The workers end at once when the block fails or when this
+        process is gone, even by kill -9."""
+        workers = self.workers if useful is None else min(self.workers, useful)
+        if workers <= 1:
+            yield None
+            return
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        workers -= helps
+        with (
+            ours,
+            theirs,
+            _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
+        ):
+            pool.workers, pool.helps = workers, helps
+            try:
+                yield pool
+            except BaseException as error:
+                ours.close()  # this ends the workers at once: none may write after this
+                pool.shutdown(wait=True, cancel_futures=True)
+                if isinstance(error, BrokenProcessPool):
+                    raise WorkerError(
+                        f"a worker process died, perhaps for want of memory; {kept}; run again, with fewer ",
+                        Setting("workers"),
+                        " if memory is short",
+                    ) from None
+                raise
+
+
+THIS_PROCESS = Processes(1)
 
 
 def _start_worker(parent: Connection, small: bool) -> None:

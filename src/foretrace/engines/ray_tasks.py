@@ -19,10 +19,8 @@ import signal
 import socket
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -40,8 +38,6 @@ _MAX_RETRIES = 5
 _PROBE_S = 120.0
 _AUTH_MODE = "RAY_AUTH_MODE"
 _CONNECT_S = 5.0
-_MUST_AGREE = ("foretrace", "python", "pyarrow")
-"""Versions that the written bytes depend on."""
 _MAX_READS = 64
 """Most files that each node is asked about."""
 _COMPARED_BYTES = 1 << 20
@@ -56,6 +52,7 @@ class RayTasks(NamedTuple):
     """Address for `ray.init` (`auto`, `HOST:PORT`, `ray://HOST:PORT`). `None` for `RAY_ADDRESS` or, if that is not set,
     a temporary Ray on this machine."""
 
+    @contextlib.contextmanager
     def open_pool(
         self,
         *,
@@ -65,28 +62,23 @@ class RayTasks(NamedTuple):
         small: bool = True,
         helps: bool = False,
         kept: str = "nothing was written",
-    ) -> AbstractContextManager[Pool]:
+    ) -> Generator[Pool]:
         """A pool of tasks, after comparing each node with this one (see `Engine`). It is never `None`: the work is done
         on the cluster, or an error says why not."""
-        return self._open(useful, writes, reads, small, kept)
-
-    @contextlib.contextmanager
-    def _open(
-        self, useful: int | None, writes: Sequence[Path], reads: Sequence[Path], small: bool, kept: str
-    ) -> Generator[Pool]:
         with connect(self.address) as ray:
             check_nodes(writes, reads)
             cores = int(ray.cluster_resources().get("CPU", 1))
             at_once = min(self.workers or cores, cores, cores if useful is None else useful)
-            executor = RayExecutor(max(1, at_once), small=small)
+            pool = _RayPool(ray, max(1, at_once), small)
             try:
-                yield executor
+                yield pool
             except BaseException as error:
-                executor.shutdown(cancel_futures=True)
+                pool.cancel()
                 if isinstance(error, WorkerError):
                     raise WorkerError(f"{error}; {kept}; run it again") from None
                 raise
-            executor.shutdown()
+            finally:
+                pool.shutdown()
 
 
 class _Context(NamedTuple):
@@ -103,66 +95,36 @@ class _Context(NamedTuple):
         return cls(os.getcwd(), tuple(os.path.abspath(path) for path in sys.path), small)
 
 
-class RayExecutor(Pool):
-    """Runs a limited number of calls as Ray tasks; the others wait here, where they can still be canceled."""
+class _RayPool(ThreadPoolExecutor, Pool):
+    """Makes calls as Ray tasks. A thread waits for each task, so what has no thread yet can still be canceled."""
 
-    def __init__(self, workers: int, *, small: bool = True) -> None:
-        ray = _import_ray()
-        self._ray = ray
+    def __init__(self, ray: Any, workers: int, small: bool) -> None:
+        super().__init__(workers)
         self.workers = workers
+        self._ray = ray
         self._context = _Context.of_this_process(small)
         self._task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(_run_job)
-        self._lock = threading.RLock()
-        self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
-        self._running: dict[Any, Future[Any]] = {}
-        self._closed = False
+        self._running: set[Any] = set()
 
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a call on the cluster once there is room for it."""
-        future: Future[Any] = Future()
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the pool is closed")
-            self._waiting.append((future, function, args, kwargs))
-        self._launch()
-        return future
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(self._run, fn, args, kwargs)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no more calls; with `cancel_futures`, drop waiting calls and end running ones."""
-        with self._lock:
-            self._closed = True
-            running = dict(self._running)
-            if cancel_futures:
-                for future, *_ in self._waiting:
-                    future.cancel()
-                self._waiting.clear()
-        if cancel_futures:
-            for reference in running:
-                with contextlib.suppress(Exception):
-                    self._ray.cancel(reference, force=True)
-        if wait:
-            for future in running.values():
-                with contextlib.suppress(Exception):
-                    future.exception(timeout=_PROBE_S)
-
-    def _launch(self) -> None:
-        with self._lock:
-            while self._waiting and len(self._running) < self.workers:
-                future, function, args, kwargs = self._waiting.popleft()
-                if not future.set_running_or_notify_cancel():
-                    continue
-                reference = self._task.remote(self._context, pickle.dumps((function, args, kwargs)))
-                self._running[reference] = future
-                reference.future().add_done_callback(lambda done, reference=reference: self._finish(reference, done))
-
-    def _finish(self, reference: Any, done: Future[Any]) -> None:
-        with self._lock:
-            future = self._running.pop(reference)
+    def _run(self, *call: Any) -> Any:
+        task = self._task.remote(self._context, pickle.dumps(call))
+        self._running.add(task)
         try:
-            future.set_result(take_result(done.result()))
+            return take_result(self._ray.get(task))
         except Exception as error:
-            future.set_exception(_find_cause(error))
-        self._launch()
+            raise _find_cause(error) from None
+        finally:
+            self._running.remove(task)
+
+    def cancel(self) -> None:
+        """Drop the calls that wait, and end the running tasks."""
+        self.shutdown(wait=False, cancel_futures=True)
+        for task in tuple(self._running):
+            with contextlib.suppress(Exception):
+                self._ray.cancel(task, force=True)
 
 
 def _run_job(context: _Context, call: bytes) -> Any:
@@ -202,9 +164,6 @@ def _import_ray(module: str = "") -> Any:
 def connect(address: str | None) -> Generator[Any]:
     """Ray, connected. Pools opened in the block share the connection, and the Ray that is started if there is no
     cluster.
-
-    Args:
-        address: As in `RayTasks`.
 
     Raises:
         UsageError: Ray is not installed, or there is no answer.
@@ -312,69 +271,60 @@ def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
     Raises:
         UsageError: a node has another version of foretrace, Python or pyarrow, or does not see a folder or file.
     """
+    of_folders = {path.parent: path for path in reads}  # one per folder
+    shown = {str(path): path for path in [*of_folders.values()][:_MAX_READS]}
     marks = [make_own_name(folder / "seen-by-all-nodes") for folder in writes]
     try:
         for mark in marks:
+            shown[str(mark)] = mark.parent
             try:
                 mark.parent.mkdir(parents=True, exist_ok=True)
                 mark.write_text(secrets.token_hex(8))
             except OSError as error:
                 raise UsageError(describe_write_error(mark.parent, error)) from None
-        of_folders = {path.parent: path for path in reads}  # one per folder
-        _compare_nodes([*map(str, [*marks, *[*of_folders.values()][:_MAX_READS]])], {str(mark) for mark in marks})
+        _compare_nodes(shown)
     finally:
         for mark in marks:
             mark.unlink(missing_ok=True)
 
 
-def _compare_nodes(paths: Sequence[str], marks: set[str]) -> None:
+def _compare_nodes(shown: Mapping[str, Path]) -> None:
+    """Compare the nodes by their versions and by these files, each with the name that an error gives it."""
     ray = _import_ray()
     place_on: Any = _import_ray(".util.scheduling_strategies").NodeAffinitySchedulingStrategy
     probe: Any = ray.remote(num_cpus=0, max_retries=1)(_describe_node)
-    context = _Context.of_this_process(small=True)
     nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-    asked = {
-        node: probe.options(scheduling_strategy=place_on(node, soft=False)).remote(context.folder, paths)
-        for node in nodes
-    }
-    ours = _describe_node(context.folder, paths)
-    for node, answer in asked.items():
-        name = nodes[node]
-        theirs = _find_answer(name, answer)
-        for each in _MUST_AGREE:
-            if theirs[each] != ours[each]:
+    given = os.getcwd(), tuple(shown)
+    asked = [probe.options(scheduling_strategy=place_on(node, soft=False)).remote(*given) for node in nodes]
+    our_versions, our_files = _describe_node(*given)
+    for name, answer in zip(nodes.values(), asked, strict=True):
+        try:
+            versions, files = ray.get(answer, timeout=_PROBE_S)
+        except Exception as error:
+            cause = _find_cause(error)
+            if isinstance(cause, ModuleNotFoundError):
                 raise UsageError(
-                    f"node {name} has {each} {theirs[each]}, and here it is {ours[each]}: they must be one version"
+                    f"node {name}: {cause}; install foretrace there, in the same version as here"
+                ) from None
+            raise UsageError(f"node {name} does not answer: {find_first_line(cause)}") from None
+        for each, theirs in versions.items():
+            if theirs != our_versions[each]:
+                raise UsageError(
+                    f"node {name} has {each} {theirs}, and here it is {our_versions[each]}: they must be one version"
                 )
-        for path in paths:
-            if theirs["sees"][path] != ours["sees"][path]:
-                is_other = theirs["sees"][path] is not None
-                place = Path(path).parent if path in marks else path
-                why = f"sees another {place} than this one" if is_other else f"does not see {place}"
+        for path, theirs in files.items():
+            if theirs != our_files[path]:
+                why = f"does not see {shown[path]}" if theirs is None else f"sees another {shown[path]} than this one"
                 raise UsageError(
                     f"node {name} {why}: name a folder that all nodes share (for what lies in an object store: set "
                     "TMPDIR to one)"
                 )
 
 
-def _find_answer(name: str, answer: Any) -> dict[str, Any]:
-    try:
-        return _import_ray().get(answer, timeout=_PROBE_S)
-    except Exception as error:
-        cause = _find_cause(error)
-        if isinstance(cause, ModuleNotFoundError):
-            raise UsageError(f"node {name}: {cause}; install foretrace there, in the same version as here") from None
-        raise UsageError(f"node {name} does not answer: {find_first_line(cause)}") from None
-
-
-def _describe_node(folder: str, paths: Sequence[str]) -> dict[str, Any]:
-    """The versions on a worker of the cluster, and what it sees of the files."""
-    return {
-        "foretrace": __version__,
-        "python": platform.python_version(),
-        "pyarrow": version("pyarrow"),
-        "sees": {path: _describe_file(Path(folder, path)) for path in paths},
-    }
+def _describe_node(folder: str, paths: Sequence[str]) -> tuple[dict[str, str], dict[str, str | None]]:
+    """The versions on a worker of the cluster that the written bytes depend on, and what it sees of the files."""
+    versions = {"foretrace": __version__, "python": platform.python_version(), "pyarrow": version("pyarrow")}
+    return versions, {path: _describe_file(Path(folder, path)) for path in paths}
 
 
 def _describe_file(path: Path) -> str | None:

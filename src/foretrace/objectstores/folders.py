@@ -7,8 +7,9 @@ folder at the same time, one fails when it publishes, and what it would have lis
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,19 +25,12 @@ _TRIES = 5
 
 
 class WritableFolder(NamedTuple):
-    """A local traces folder, and the function that publishes it."""
+    """A local folder to write to, and the function that publishes it."""
 
     folder: Path
     publish: Callable[[], None] | None
-    """Call it after the manifest was written, before the segments that it no longer lists are removed. `None` if the
-    folder is not a copy."""
-
-
-class DatasetFolder(NamedTuple):
-    """A local folder for a dataset, and the function that publishes it once it is built."""
-
-    folder: Path
-    publish: Callable[[], None]
+    """For traces, call it after the manifest was written, before the segments that it no longer lists are removed; for
+    a dataset, once it is built. `None` if the folder is not a copy."""
 
 
 class WritableFile(NamedTuple):
@@ -44,8 +38,8 @@ class WritableFile(NamedTuple):
 
     path: Path | None
     """`None` if no file was requested."""
-    replaces: bool
-    publish: Callable[[], None]
+    replaces: bool = False
+    publish: Callable[[], None] = lambda: None
 
 
 @contextlib.contextmanager
@@ -55,15 +49,9 @@ def open_traces_for_writing(place: Path | str, progress: ProgressFunc = ignore_p
     Raises:
         StoreError: the store cannot be read or written, or another process is writing there. What is already there
             stays complete.
-        UsageError: the library for such addresses is not installed.
     """
-    address = _find_address(place)
-    if address is None:
-        yield WritableFolder(Path(place), None)
-        return
-    objects = open_objects(address)
-    with make_scratch(address) as folder:
-        yield WritableFolder(folder, _Publisher(objects, folder, progress).publish)
+    with _open_place(place) as (folder, objects):
+        yield WritableFolder(folder, None if objects is None else _Publisher(objects, folder, progress).publish)
 
 
 @contextlib.contextmanager
@@ -72,48 +60,31 @@ def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_p
 
     Raises:
         StoreError: the store cannot be read, or there are no traces.
-        UsageError: the library for such addresses is not installed.
     """
-    address = _find_address(place)
-    if address is None:
-        yield Path(place)
-        return
-    objects = open_objects(address)
-    with make_scratch(address) as folder:
-        for tries_left in reversed(range(_TRIES)):
-            stored = objects.get(_MANIFEST)
-            if stored is None or not stored.data.strip():
-                raise StoreError(f"{address}: is not a traces folder (it has no {_MANIFEST})")
-            try:
-                _download(objects, stored.data, folder, progress)
-                break
-            except FileNotFoundError as error:  # the segment was merged with others in the meantime
-                if not tries_left:
-                    raise StoreError(f"{error}: a segment that the manifest lists is missing") from None
+    with _open_place(place) as (folder, objects):
+        if objects is not None:
+            _download_current(objects, folder, progress)
         yield folder
 
 
 @contextlib.contextmanager
 def open_dataset_for_writing(
     place: Path | str, *, overwrite: bool = False, progress: ProgressFunc = ignore_progress
-) -> Generator[DatasetFolder]:
+) -> Generator[WritableFolder]:
     """The dataset's folder itself, or a local folder for one in an object store, where an empty manifest reserves the
     place. What is not published when the block ends is lost.
 
     Raises:
         BuildError: there is already something at the address.
         StoreError: the store cannot be read or written.
-        UsageError: the library for such addresses is not installed.
     """
-    address = _find_address(place)
-    if address is None:
-        yield DatasetFolder(Path(place), lambda: None)
-        return
-    objects = open_objects(address)
-    version = _reserve(objects, overwrite=overwrite)
-    with make_scratch(address) as folder:
+    with _open_place(place) as (folder, objects):
+        if objects is None:
+            yield WritableFolder(folder, None)
+            return
+        version = _reserve(objects, overwrite=overwrite)
         try:
-            yield DatasetFolder(folder, lambda: _publish(objects, folder, version, progress))
+            yield WritableFolder(folder, lambda: _publish_dataset(objects, folder, version, progress))
         finally:
             with contextlib.suppress(StoreError):  # the next build removes what is left
                 there = objects.get(_MANIFEST)
@@ -127,24 +98,37 @@ def open_file_for_writing(place: Path | str | None) -> Generator[WritableFile]:
 
     Raises:
         StoreError: the store cannot be read or written, or another process is writing there.
-        UsageError: the library for such addresses is not installed.
     """
-    address = None if place is None else _find_address(place)
-    if address is None:
-        path = None if place is None else Path(place)
-        yield WritableFile(path, path is not None and path.is_file(), lambda: None)
+    if place is None:
+        yield WritableFile(None)
         return
-    if not address.parent.path:
+    address = find_address(place)
+    if address is not None and not address.parent.path:
         raise StoreError(f"{address}: is a bucket; name a file in it")
-    objects = open_objects(address.parent)
-    there = objects.get(address.name)
-    with make_scratch(address.parent) as folder:
+    with _open_place(place if address is None else str(address.parent)) as (folder, objects):
+        if address is None or objects is None:
+            yield WritableFile(folder, folder.is_file())
+            return
+        file, there = folder / address.name, objects.get(address.name)
         folder.mkdir(parents=True, exist_ok=True)
 
         def publish() -> None:
-            objects.put(address.name, (folder / address.name).read_bytes(), instead_of=there and there.version)
+            objects.put(address.name, file.read_bytes(), instead_of=there and there.version)
 
-        yield WritableFile(folder / address.name, there is not None, publish)
+        yield WritableFile(file, there is not None, publish)
+
+
+@contextlib.contextmanager
+def _open_place(place: Path | str) -> Generator[tuple[Path, Objects | None]]:
+    """The folder itself, or a local folder that stands in for one in a store, and the objects there."""
+    address = find_address(place)
+    if address is None:
+        check_place(place, may_be_in_store=True)
+        yield Path(place), None
+        return
+    objects = open_objects(address)
+    with make_scratch(address) as folder:
+        yield folder, objects
 
 
 @contextlib.contextmanager
@@ -167,13 +151,6 @@ def make_scratch(address: Address) -> Generator[Path]:
             raise
 
 
-def _find_address(place: Path | str) -> Address | None:
-    address = find_address(place)
-    if address is None:
-        check_place(place, may_be_in_store=True)
-    return address
-
-
 def _rename(error: ForetraceError, local: str, shown: str) -> None:
     def change(part: str | Setting) -> str | Setting:
         if isinstance(part, str):
@@ -188,19 +165,19 @@ class _Publisher:
     """Uploads what is new in the local copy of a traces folder to the store."""
 
     def __init__(self, objects: Objects, folder: Path, progress: ProgressFunc) -> None:
-        self._objects = objects
-        self._folder = folder
-        stored = objects.get(_MANIFEST)
+        self._objects, self._folder = objects, folder
+        stored, names = objects.get(_MANIFEST), objects.list_names()
         self._version = stored and stored.version
         self._data = stored.data.strip() if stored else b""
         """The manifest that is in the store."""
         self._segments: set[str] = set()
-        """The segments that the manifest lists."""
-        names = objects.list_names()
+        """The segments that it lists."""
         if self._data:
             self._segments = set(_download(objects, self._data, folder, progress))
-        else:
-            _refuse_strangers(objects.address, names)
+        elif strangers := [name for name in names if not name.startswith(("shard-", _MANIFEST))]:
+            raise StoreError(
+                f"{objects.address}: is not a traces folder (it contains {strangers[0]!r}); choose another folder"
+            )
         if garbage := [name for name in names if name.startswith("shard-") and name not in self._segments]:
             self._version = _fence(objects, stored)
             objects.remove(garbage)
@@ -211,16 +188,20 @@ class _Publisher:
         segments = {segment.path for segment in read_manifest(self._folder).segments}
         if data.strip() == self._data or not (segments or self._data):
             return
-        try:
+        with _report_changes("what it published before is kept, run it again when the other is done"):
             self._objects.upload(self._folder, sorted(segments - self._segments))
             self._version = self._objects.put(_MANIFEST, data, instead_of=self._version)
-        except ChangedObjectError as error:
-            raise StoreError(
-                f"{error}, so this one stops; what it published before is kept, run it again when the other is done"
-            ) from None
         removed = sorted(self._segments - segments)
         self._data, self._segments = data.strip(), segments
         self._objects.remove(removed)
+
+
+@contextlib.contextmanager
+def _report_changes(remedy: str) -> Generator[None]:
+    try:
+        yield
+    except ChangedObjectError as error:
+        raise StoreError(f"{error}, so this one stops; {remedy}") from None
 
 
 def _fence(objects: Objects, stored: StoredObject | None) -> str:
@@ -243,21 +224,24 @@ def _download(objects: Objects, manifest: bytes, folder: Path, progress: Progres
     return names
 
 
-def _refuse_strangers(address: Address, names: Sequence[str]) -> None:
-    strangers = [name for name in names if not name.startswith(("shard-", _MANIFEST))]
-    if strangers:
-        raise StoreError(f"{address}: is not a traces folder (it contains {strangers[0]!r}); choose another folder")
+def _download_current(objects: Objects, folder: Path, progress: ProgressFunc) -> None:
+    """Download the traces that the manifest lists now, which another process may replace meanwhile."""
+    for tries_left in reversed(range(_TRIES)):
+        stored = objects.get(_MANIFEST)
+        if stored is None or not stored.data.strip():
+            raise StoreError(f"{objects.address}: is not a traces folder (it has no {_MANIFEST})")
+        try:
+            _download(objects, stored.data, folder, progress)
+            return
+        except FileNotFoundError as error:  # the segment was merged with others in the meantime
+            if not tries_left:
+                raise StoreError(f"{error}: a segment that the manifest lists is missing") from None
 
 
 def _reserve(objects: Objects, *, overwrite: bool) -> str:
     """Put an empty manifest where a dataset will be, and remove what a killed process had published there; returns the
-    manifest's version.
-
-    Raises:
-        BuildError: there is something else.
-    """
-    names = objects.list_names()
-    there = objects.get(_MANIFEST)
+    manifest's version."""
+    names, there = objects.list_names(), objects.get(_MANIFEST)
     if names and (there is None or there.data.strip()):
         remedy = " (in a store a dataset is not overwritten: readers would see half of each)" if overwrite else ""
         raise BuildError(f"{objects.address}: contains {names[0]!r}; choose another folder, or delete that{remedy}")
@@ -266,24 +250,16 @@ def _reserve(objects: Objects, *, overwrite: bool) -> str:
     return version
 
 
-def _publish(objects: Objects, folder: Path, version: str, progress: ProgressFunc) -> None:
+def _publish_dataset(objects: Objects, folder: Path, version: str, progress: ProgressFunc) -> None:
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     files = [name for name in names if name not in (_CARD, _MANIFEST)]
-    try:
+    with _report_changes("build into another folder"):
         objects.upload(folder, files, _count_to(len(files), f"publishing {objects.address}", progress))
         objects.upload(folder, [_CARD])  # `datasets` finds a dataset by its card, foretrace by its manifest
         objects.put(_MANIFEST, (folder / _MANIFEST).read_bytes(), instead_of=version)
-    except ChangedObjectError as error:
-        raise StoreError(f"{error}, so this one stops; build into another folder") from None
 
 
 def _count_to(total: int, doing: str, progress: ProgressFunc) -> Callable[[], None]:
     """A function that reports one more as done to `progress` each time it is called."""
-    done = 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress(doing, done, total)
-
-    return count
+    done = itertools.count(1)
+    return lambda: progress(doing, next(done), total)

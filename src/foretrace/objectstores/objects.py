@@ -27,8 +27,6 @@ _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 """S3's error codes if an object is not the named version."""
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "huggingface_hub", "httpx", "requests")
 """Modules whose errors are treated as errors of the store."""
-
-
 _WRONG_SETTINGS = ("ProfileNotFound", "PartialCredentialsError", "ConfigParseError", "ConfigNotFound", "NoRegionError")
 """Errors that a retry would not fix."""
 
@@ -100,38 +98,7 @@ class Objects:
         Raises:
             ChangedObjectError: another object with that name already exists.
         """
-
-        def send(name: str) -> None:
-            with self.report_errors("write", name):
-                self._send(folder / name, name)
-            watch()
-
-        self._run(send, names)
-
-    def download(self, names: Sequence[str], folder: Path, watch: Callable[[], None] = lambda: None) -> None:
-        """Copy objects to local files.
-
-        Raises:
-            FileNotFoundError: one of them is missing.
-        """
-
-        def fetch(name: str) -> None:
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with self.report_errors("read", name, absent=FileNotFoundError):
-                self._files.get_file(self._locate(name), str(path))
-            watch()
-
-        self._run(fetch, names)
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Remove objects; one that does not exist counts as removed."""
-
-        def drop(name: str) -> None:
-            with self.report_errors("remove", name), contextlib.suppress(FileNotFoundError):
-                self._files.rm_file(self._locate(name))
-
-        self._run(drop, names)
+        self._do_each("write", lambda name: self._send(folder / name, name), names, watch)
 
     def _send(self, path: Path, name: str) -> None:
         try:
@@ -143,20 +110,55 @@ class Objects:
             if (there := self.get(name)) is None or there.data != path.read_bytes():
                 raise self._make_changed_error(name) from None
 
-    def _locate(self, name: str) -> str:
-        return f"{self.address}/{name}".rstrip("/")
+    def download(self, names: Sequence[str], folder: Path, watch: Callable[[], None] = lambda: None) -> None:
+        """Copy objects to local files.
 
-    def _run(self, function: Callable[[str], None], names: Sequence[str]) -> None:
-        if not names:
-            return
-        with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
-            futures = [pool.submit(function, name) for name in names]
+        Raises:
+            FileNotFoundError: one of them is missing.
+        """
+
+        def fetch(name: str) -> None:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._files.get_file(self._locate(name), str(path))
+
+        self._do_each("read", fetch, names, watch, absent=FileNotFoundError)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove objects; one that does not exist counts as removed."""
+
+        def drop(name: str) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(self._locate(name))
+
+        self._do_each("remove", drop, names)
+
+    def _do_each(
+        self,
+        doing: str,
+        function: Callable[[str], None],
+        names: Sequence[str],
+        watch: Callable[[], None] = lambda: None,
+        absent: type[Exception] | None = None,
+    ) -> None:
+        """Call the function for each name, several at a time."""
+
+        def do(name: str) -> None:
+            with self.report_errors(doing, name, absent=absent):
+                function(name)
+            watch()
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            futures = [pool.submit(do, name) for name in names]
             try:
                 for future in futures:
                     future.result()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _locate(self, name: str) -> str:
+        return f"{self.address}/{name}".rstrip("/")
 
     def _make_changed_error(self, name: str) -> ChangedObjectError:
         return ChangedObjectError(f"{self._locate(name)}: another process has written it")
@@ -171,26 +173,27 @@ class Objects:
         place = self._locate(name)
         try:
             yield
-        except PermissionError as error:
-            raise StoreError(
-                f"{place}: cannot {doing}: {find_first_line(error)}; check the credentials and rights for "
-                f"{self.address.scheme}://"
-            ) from error
-        except FileNotFoundError as error:
-            if absent is not None:
-                raise absent(place) from error
-            raise StoreError(f"{place}: cannot {doing}: {find_first_line(error)}") from error
+        except StoreError:
+            raise
         except Exception as error:
             if not isinstance(error, (OSError, ValueError)) and not type(error).__module__.startswith(_CLIENTS):
                 raise
+            if absent is not None and isinstance(error, FileNotFoundError):
+                raise absent(place) from error
             if type(error).__name__ == "NoCredentialsError":
-                raise StoreError(
-                    f"{place}: no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                ) from error
-            remedy = "what was published is whole, run again when the store answers"
-            if isinstance(error, ValueError) or type(error).__name__ in _WRONG_SETTINGS:
-                remedy = "check AWS_PROFILE, AWS_ENDPOINT_URL and the other settings of the store"
-            raise StoreError(f"{place}: cannot {doing}: {find_first_line(error)}; {remedy}") from error
+                said = "no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            else:
+                said = f"cannot {doing}: {find_first_line(error)}{self._find_remedy(error)}"
+            raise StoreError(f"{place}: {said}") from error
+
+    def _find_remedy(self, error: Exception) -> str:
+        if isinstance(error, FileNotFoundError):
+            return ""
+        if isinstance(error, PermissionError):
+            return f"; check the credentials and rights for {self.address.scheme}://"
+        if isinstance(error, ValueError) or type(error).__name__ in _WRONG_SETTINGS:
+            return "; check AWS_PROFILE, AWS_ENDPOINT_URL and the other settings of the store"
+        return "; what was published is whole, run again when the store answers"
 
 
 class S3Objects(Objects):
