@@ -10,7 +10,6 @@ from collections import Counter
 import pytest
 
 from clean.planted import ALNUM, BASE64, HEX, Planted, plant_others, plant_tokens, shape
-from foretrace.clean import scanner
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import Deadline, find_secrets
 from foretrace.clean.values import decode_base64, may_be_base64
@@ -50,13 +49,6 @@ def test_planted_secrets_are_found() -> None:
 def test_password_hashes(parts: tuple[str | tuple[str, int], ...]) -> None:
     made = shape(*parts)(random.Random(0))
     assert hide(f"('ann', '{made}');\n{made}\n") == "('ann', '<SECRET:x:1>');\n<SECRET:x:1>\n"
-
-
-def test_the_quick_look_at_tokens_changes_no_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [planted.text for planted in plant_tokens(3, 1)]
-    found = [find_secrets(text, Deadline(60)) for text in texts]
-    monkeypatch.setattr(scanner, "_may_hold_token", lambda text: True)
-    assert [find_secrets(text, Deadline(60)) for text in texts] == found
 
 
 def test_what_cannot_be_text_in_base64_is_told_as_decoding_tells_it() -> None:

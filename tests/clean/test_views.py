@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import time
-from collections.abc import Iterator, Sequence
 
 import pytest
 
-from foretrace.clean import scanner
 from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets
 from foretrace.clean.views import read_in_other_ways
 
@@ -29,20 +26,6 @@ def test_colors_are_left_out() -> None:
     assert view.text == "see abcd."
     start, end = view.find_span(4, 8)
     assert original[start:end].endswith("ab\x1b[m\x1b[Kcd")
-
-
-def make_texts(pieces: Sequence[str], count: int) -> Iterator[str]:
-    rng = random.Random(7)
-    for _ in range(count):
-        yield "".join(rng.choices(pieces, k=rng.randint(1, 14)))
-
-
-def test_runs_of_base64_are_found_as_if_every_place_were_looked_at() -> None:
-    for text in make_texts(["a" * 20, "b/", "-", "==", "=", " ", "é", "\n", "中", "_a+", "\ud800"], 1_000):
-        marks = scanner._mark_runs(text)
-        for at in range(len(text) + 1):
-            found, plain = scanner._find_run(text, marks, at), scanner._RUN.search(text, at)
-            assert (found and found.span()) == (plain and plain.span()), (text, at)
 
 
 def test_long_blanks_take_no_time() -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foretrace.clean.named_values import PLACES, SIGNS
+from foretrace.clean.named_values import SIGNS, SPECIAL_WAYS, WAYS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
 from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, KEY_KINDS, OF_SERVICE, TOKENS, TYPE_NAME, VAGUE_WORDS
 from foretrace.core.errors import ForetraceError
@@ -42,23 +42,11 @@ _NAMED = (
 )
 """Tables are included because they begin with the same words, which would otherwise be looked for twice."""
 _OTHERS = (
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE|SSH2 ENCRYPTED PRIVATE|PuTTY-User-Key-File|\"kty\"",
-    r"[a-z0-9+]://[^\s/@\"'<>]+@",
-    r"(?i:authorization|bearer [\w.+/~=-]*[0-9]|basic [\w.+/~=-]*[0-9]|cookie2?[\"'`\]]*[ :=])",
-    r"(?i:sshpass|mysql[^\n]* -p|mariadb[^\n]* -p|redis-cli|htpasswd|chpasswd|identified by|-passin|docker login|password-stdin|with-token)",
-    r"\s-u[ =]?[\"']?[^\s:]+:|\s--user[ =]|\s-b[ =][\"']|\s--cookie",
-    r"[?&;](?:key|sig|signature|code|appid|apikey|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)=",
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
-    r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)",
-    r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}",
-    r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t])[\\\"']*[^\s\"'`$<({%]{4}",
-    r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
     rf"(?i:{CLEAR_WORDS})[\w.-]*[\\\"'\])]*\s*[:=,]\s*[\\\"']+[^\s\"'\\]{{40}}",
-    r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
-    PLACES,
-    OF_SERVICE,
     rf"(?i:{CLEAR_WORDS})[\w.-]*\\*\"[^{{}}\n]*\{{[^}}]*\bdefault *= *\\*\"",
-    rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)",
+    *(way.sign for way in WAYS),
+    *(sign for sign, _ in SPECIAL_WAYS),
 )
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: three bytes of text become four characters, the first of which holds the upper
@@ -107,7 +95,7 @@ class Gate:
             personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
             self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
             self._has_token, self._has_blob, self._is_personal = map(compile_pattern, (_TOKEN, _BLOB, personal))
-            self._exact_names = tuple(map(compile_pattern, (_NAMED, "|".join(_OTHERS))))
+            self._exact_names = [compile_pattern(_NAMED), *(compile_pattern("|".join(_OTHERS[n::3])) for n in range(3))]
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
             raise ForetraceError(

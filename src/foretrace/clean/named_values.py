@@ -1,20 +1,20 @@
 """Find secrets by what comes before them: the name of a setting, a header, an option or place of a command, words of
 prose, a URL.
 
-`_WAYS` is the table of all patterns but those that begin with the name of a setting. In it, a text is only searched if
-it has the signs of a pattern, which are found much faster.
+`WAYS` is the table of all patterns but those that begin with the name of a setting. Each has a sign in RE2 syntax, by
+which `gate` finds the texts to search, and without which they are not searched for the pattern.
 """
 
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from foretrace.clean.re2_patterns import compile_pattern, encode_text, find_starts
 from foretrace.clean.rules import (
-    FOREIGN_WORDS,
+    CLEAR_WORDS,
     HARMLESS_NAMES,
     OF_SERVICE,
     PASSWORD_WORDS,
@@ -91,12 +91,6 @@ _BARE = r"(?P<bare>[^\s\"'`,;<>(){}|&\\]{4,4096})"
 _ASSIGNMENT = re.compile(r"[A-Za-z_]+=[^=]")
 _BACKSLASH = r"\\++(?![nrt\s\"'`]|\Z)"
 """Backslashes in a value: in JSON text, a line break or quote after it is not part of the value."""
-_WORDS = re.compile(SECRET_WORDS)
-_STEMS = re.compile(
-    f"{FOREIGN_WORDS}|pw|key|token|secret|pass|pswd|credential|session|auth|bearer|cookie|sid|sig|_pat|-pat"
-)
-"""Each of those words contains one of these, with fewer than `_MARGIN` characters on each side."""
-_MARGIN = 20
 _NAMED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})"
     r"(?:[\"'`]?\s{0,4},?\s{0,40}[\"'`]?value[\"'`]?\s{0,4}[:=]\s{0,4}|[\"'`]?[\])]{0,2}(?P<sep>\s{0,12}(?:#? ?=>|:=|\?=|=|:\*{0,2}(?!:)|\|)\s{0,12}|[\"'`]\s{0,4},\s{0,12}(?=[bfru]?[\"'`]))"
@@ -169,7 +163,6 @@ _PGPASS_SIGNS = (
     "password", "chpasswd", "echo", "printf", ":5432:", "machine",
 )  # fmt: skip
 """A text with lines of a password file contains one of these; others are the output of a search."""
-_VERB = re.compile(r"\s(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s")
 _WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
 
@@ -259,67 +252,60 @@ def _is_bearer(match: re.Match[str]) -> bool:
     return names_user_and_password(match["bare"]) if is_basic else is_random(match["bare"])
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """A way in which a secret is written."""
 
     type: str
     pattern: re.Pattern[str]
     """Has the secret in its group `bare` or `quoted`."""
     is_secret: Callable[[re.Match[str]], bool]
-    signs: tuple[tuple[str, ...] | re.Pattern[str], ...] = ()
-    """A text that the pattern matches contains, in lower case, all words of one of these, or matches one of them."""
+    sign: str
+    """A pattern for RE2, which is found much faster, in each text that has such a secret."""
 
 
-_BEFORE_AT = re.compile(r"://[^\s@\"'`<>\\]{1,720}@")
-_WAYS = (
-    _Way(
-        "password", _ENV, _is_plain_password, (_PASSWORD_SIGNS := re.compile("passw|passphrase|[_-]pwd?[\"']?[ :=]"),)
-    ),
-    _Way("password", _LINE, _is_password_line, (_PASSWORD_SIGNS,)),
-    _Way(
+def _is_command_password(match: re.Match[str]) -> bool:
+    return _is_given(match) or is_short_password(match["bare"])
+
+
+def _is_pgpass(match: re.Match[str]) -> bool:
+    return _is_given(match) and any(word in match.string.lower() for word in _PGPASS_SIGNS)
+
+
+def _is_oracle_password(match: re.Match[str]) -> bool:
+    return not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle")
+
+
+def _is_random_user(match: re.Match[str]) -> bool:
+    return is_token(match["bare"]) and is_random(match["bare"])
+
+
+def _is_random_value(match: re.Match[str]) -> bool:
+    return is_random(match["bare"])
+
+
+_BEFORE_AT = r"[a-z0-9+]://[^\s/@\"'<>]+@"
+WAYS = (
+    Way("password", _ENV, _is_plain_password, r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t])[\\\"']*[^\s\"'`$<({%]{4}"),
+    Way("password", _LINE, _is_password_line, r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)"),
+    Way(
         "password",
         _COMMANDS,
-        lambda match: _is_given(match) or is_short_password(match["bare"]),
-        (
-            *(
-                ("sshpass",),
-                ("mysql", "-p"),
-                ("mariadb", "-p"),
-                ("login", "-p"),
-                ("redis-cli",),
-                ("htpasswd",),
-                ("pass:",),
-            ),
-            *(("identified",), ("chpasswd",), re.compile(r"password\s*\(")),
-            re.compile(r"\s-(?:u|a|-user|-auth)[ =]?[\"']?[^\s:\"']{1,80}:"),
-        ),
+        _is_command_password,
+        r"(?i:(?:curl|http|https|wget)\b[^\n]*\s-(?:u|a|-user|-auth)[ =]?[\\\"']*[^\s:\"']+:|sshpass|(?:mysql|mariadb|docker login|login)[^\n]* -p|"
+        r"redis-cli|htpasswd|chpasswd|identified by|-pass(?:in|out)? |password ?\([\\\"'])",
     ),
-    _Way(
-        "password",
-        _PIPED,
-        _is_given,
-        tuple((a, b) for a in ("echo", "printf") for b in ("-stdin", "-token", "sudo", "chpasswd", "login")),
-    ),
-    _Way(
-        "password",
-        _PGPASS,
-        lambda match: _is_given(match) and any(word in match.string.lower() for word in _PGPASS_SIGNS),
-        (re.compile(r":(?:\d{4,5}|\*):"),),
-    ),
-    _Way("password", _NETRC, _is_given, (("login", "password"),)),
-    _Way("authorization", _HEADER, _is_authorization, (("authorization",),)),
-    _Way("authorization", _BEARER, _is_bearer, (("bearer",), ("basic",))),
-    _Way("password", _USER_INFO, _is_user_info, (_BEFORE_AT,)),
-    _Way(
-        "password",
-        _ORACLE,
-        lambda match: not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle"),
-        (("oracle",), ("sqlplus",)),
-    ),
-    _Way("token", _USER_ALONE, lambda match: is_token(match["bare"]) and is_random(match["bare"]), (_BEFORE_AT,)),
-    _Way("token", _QUERY, lambda match: is_random(match["bare"])),
-)
-"""To add a way, add a line here and what it begins with to the patterns of `gate`."""
+    Way("password", _PIPED, _is_given, r"(?:echo|printf) [^\n]*\|[^\n]*(?:-stdin|-token|sudo|chpasswd|login)"),
+    Way("password", _PGPASS, _is_pgpass, r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}"),
+    Way("password", _NETRC, _is_given, r"\blogin\s+\S+\s+password\s"),
+    Way("authorization", _HEADER, _is_authorization, r"(?i:authorization)"),
+    Way("authorization", _BEARER, _is_bearer, r"(?i:(?:bearer|basic) [\w.+/~=-]*[0-9])"),
+    Way("password", _USER_INFO, _is_user_info, _BEFORE_AT),
+    Way("password", _ORACLE, _is_oracle_password, r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@"),
+    Way("token", _USER_ALONE, _is_random_user, _BEFORE_AT),
+    Way("token", _QUERY, _is_random_value, r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|token|X-Amz-[A-Z]|X-Goog-S|Signature)="),
+    Way("password", _GIVEN, _is_given, PLACES),
+)  # fmt: skip
+"""To add a way, add a line here."""
 
 
 def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
@@ -329,36 +315,18 @@ def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
         text: The text to search.
         check: Called for each name, since each may have a long value; it raises if the search takes too long.
     """
-    lower = text.lower()
-    if len(lower) != len(text):  # a few letters of other scripts become two characters
-        lower = "".join(c.lower() if c.isascii() else c for c in text)
-    words = [*_find_words(lower)]
+    words = [*find_starts(f"(?i:{SECRET_WORDS})", text)]
     yield from _find_settings(text, words, check)
-    cells = find_table_cells(text, words) if "\n" in text else ()
-    inserted = find_inserted_values(text) if "insert" in lower else ()
-    for start, end, name, value in (*cells, *inserted):
+    for start, end, name, value in find_table_cells(text, words) if "\n" in text else ():
         yield start, end, name_type(name), value
-    for way in _WAYS:
-        for match in way.pattern.finditer(text) if _has_sign(lower, way) else ():
+    data = encode_text(text)
+    for way in WAYS:
+        for match in way.pattern.finditer(text) if compile_pattern(way.sign)(data) else ():
             if way.is_secret(match):
                 yield _make_span(match, way.type)
-    if compile_pattern(PLACES)(encode_text(text)):
-        yield from (_make_span(match, "password") for match in _GIVEN.finditer(text) if _is_given(match))
-    for start in find_starts(OF_SERVICE, text):
-        if (match := _OF_SERVICE.match(text, start)) and has_random_run(match["bare"]) and is_random(match["bare"], 20):
-            yield _make_span(match, "api_key")
-    if "cookie" in lower or ("curl" in lower and "-b" in lower):
-        yield from _find_cookies(text)
-    for match in _TRAILING.finditer(text) if _VERB.search(text) is not None else ():
-        value = match["bare"].rstrip(".,;:")
-        if is_random(value, 16) and is_secret(value, quoted=False, password=False):
-            yield match.start("bare"), match.start("bare") + len(value), "token", value
-
-
-def _has_sign(lower: str, way: _Way) -> bool:
-    return not way.signs or any(
-        all(word in lower for word in sign) if isinstance(sign, tuple) else sign.search(lower) for sign in way.signs
-    )
+    for sign, find in SPECIAL_WAYS:
+        if compile_pattern(sign)(data):
+            yield from find(text)
 
 
 def _make_span(match: re.Match[str], type: str) -> Span:
@@ -366,18 +334,7 @@ def _make_span(match: re.Match[str], type: str) -> Span:
     return match.start(group), match.end(group), type, match[group]
 
 
-def _find_words(lower: str) -> Iterator[int]:
-    """Where words begin that may name a secret: the matches of `_WORDS`, found ten times as fast."""
-    start = end = 0
-    for stem in _STEMS.finditer(lower):
-        if stem.start() - _MARGIN > end:
-            yield from (word.start() for word in _WORDS.finditer(lower, start, end))
-            start = stem.start() - _MARGIN
-        end = stem.end() + _MARGIN
-    yield from (word.start() for word in _WORDS.finditer(lower, start, end))
-
-
-def _find_settings(text: str, words: Iterable[int], check: Callable[[], None]) -> Iterator[Span]:
+def _find_settings(text: str, words: Sequence[int], check: Callable[[], None]) -> Iterator[Span]:
     for at in words:
         check()
         matches = [_NAMED.match(text, at)]
@@ -430,6 +387,33 @@ def _find_cookies(text: str) -> Iterator[Span]:
             if match["name"].lower() not in _COOKIE_ATTRIBUTES and not is_placeholder(value) and is_random(value, 8):
                 start = cookies.start("list") + match.start("bare")
                 yield start, start + len(value), "cookie", value
+
+
+def _find_keys_of_services(text: str) -> Iterator[Span]:
+    for start in find_starts(OF_SERVICE, text):
+        if (match := _OF_SERVICE.match(text, start)) and has_random_run(match["bare"]) and is_random(match["bare"], 20):
+            yield _make_span(match, "api_key")
+
+
+def _find_before_words(text: str) -> Iterator[Span]:
+    for match in _TRAILING.finditer(text):
+        value = match["bare"].rstrip(".,;:")
+        if is_random(value, 16) and is_secret(value, quoted=False, password=False):
+            yield match.start("bare"), match.start("bare") + len(value), "token", value
+
+
+def _find_inserted(text: str) -> Iterator[Span]:
+    for start, end, name, value in find_inserted_values(text):
+        yield start, end, name_type(name), value
+
+
+SPECIAL_WAYS: tuple[tuple[str, Callable[[str], Iterator[Span]]], ...] = (
+    (OF_SERVICE, _find_keys_of_services),
+    (r"(?i:cookie2?[\\\"'`\]]*[\s:=,])|\s-b[ =][\"']|\s--cookie", _find_cookies),
+    (r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)", _find_before_words),
+    (rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)", _find_inserted),
+)  # fmt: skip
+"""Signs of what needs more than one pattern, and what finds it."""
 
 
 def _read_name(text: str, match: re.Match[str]) -> str:

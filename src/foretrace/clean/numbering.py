@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections import defaultdict
+
 from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER, make_placeholder
 
 
 class Numbering:
     """Numbers the secrets of a trace within their type, in order of appearance.
 
-    A text that already has the form of a placeholder counts as a secret too: it keeps its number if that is free and
-    gets another one if not, so that no two secrets share a placeholder.
+    A text that already has the form of a placeholder counts as a secret too: it stays as it is if no other secret has
+    it yet, so that no two secrets share a placeholder.
     """
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, str], int] = {}
-        self._taken: dict[str, set[int]] = {}
-        self._lowest_free: dict[str, int] = {}
+        self._given: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+        self._numbers: dict[str, itertools.count[int]] = defaultdict(functools.partial(itertools.count, 1))
 
     def replace(self, type: str, value: str) -> str:
         """The placeholder of a secret."""
-        known = self._given.get((type, value))
-        if known is None:
-            known = self._give(type, self._find_own_number(value))
-            self._given[type, value] = known
-        return make_placeholder(type, known)
+        mark = self._given.get((type, value))
+        if mark is None:
+            is_own = is_placeholder(value) and value not in self._taken
+            marks = (make_placeholder(type, number) for number in self._numbers[type])
+            mark = value if is_own else next(mark for mark in marks if mark not in self._taken)
+            self._given[type, value] = mark
+            self._taken.add(mark)
+        return mark
 
-    def _give(self, type: str, wanted: int | None) -> int:
-        taken = self._taken.setdefault(type, set())
-        if wanted is not None and wanted not in taken:
-            taken.add(wanted)
-            return wanted
-        number = self._lowest_free.get(type, 1)
-        while number in taken:
-            number += 1
-        taken.add(number)
-        self._lowest_free[type] = number + 1
-        return number
 
-    @staticmethod
-    def _find_own_number(value: str) -> int | None:
-        match = PLACEHOLDER.fullmatch(value) or USER_PLACEHOLDER.fullmatch(value)
-        return int(match["number"]) if match else None
+def is_placeholder(text: str) -> bool:
+    """Whether a text is the placeholder of a secret."""
+    return PLACEHOLDER.fullmatch(text) is not None or USER_PLACEHOLDER.fullmatch(text) is not None
 
 
 def list_placeholders(text: str) -> list[tuple[int, int, str, str]]:

@@ -21,8 +21,11 @@ def compile_pattern(pattern: str) -> Callable[[bytes], bool]:
 def find_starts(pattern: str, text: str) -> Iterator[int]:
     """Where the matches of a pattern begin in a text, in characters."""
     data = encode_text(text)
+    place = at = 0
     for match in _compile(pattern).finditer(data):
-        yield match.start() if len(data) == len(text) else len(data[: match.start()].decode())
+        place += len(data[at : match.start()].decode())
+        at = match.start()
+        yield place
 
 
 @functools.cache

@@ -8,20 +8,20 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.clean.gate import Gate, Suspect
-from foretrace.clean.numbering import Numbering, list_placeholders
+from foretrace.clean.numbering import Numbering, is_placeholder, list_placeholders
 from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
 from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets, merge
 from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
-from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER
+from foretrace.core.placeholders import PLACEHOLDER, USER_NAME
 from foretrace.core.redactions import FIELD, NAME
 from foretrace.core.trace import Failure, Message, Outcome, Trace, add_trace_id
 from foretrace.rows.base import Drop
@@ -31,8 +31,6 @@ VERSION = 1
 TRANSFORM = f"{NAME}@{VERSION}"
 TIMEOUT = "redaction_timeout"
 """Reason for dropping a trace with a text that takes too long."""
-_SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
-"""Most characters of a text whose result is cached, and most texts in that cache."""
 _MAX_KNOWN = 1 << 15
 """Most texts whose findings are cached."""
 _SHORT_KEY = 64
@@ -75,26 +73,18 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
-        self._redacted: dict[str, str] = {}
-        """Results for short texts: every session file repeats the same types of records."""
-        self._seen: dict[_TextKey, Sequence[Suspect]] = {}
-        """Suspects in the texts of recent traces: attempts at one task share much, and logs of calls repeat the
-        conversation with every call."""
-        self._findings: dict[_TextKey, _Findings] = {}
-        """Findings in those texts."""
+        self._known: dict[_TextKey, list[Suspect] | _Findings] = {}
+        """By text: the parts that must be searched, or what was found in them. Attempts at one task share much, and
+        logs of calls repeat the conversation with every call."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
 
     def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
         """Each trace without its secrets; a Drop for one that could not be searched. Many at once are faster."""
-        of_traces = [list(list_texts(trace)) for trace in traces]
-        suspects = self._find_suspects(dict.fromkeys(itertools.chain.from_iterable(of_traces)))
-        find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many texts
-        return [
-            self._redact(trace, own, list(dict.fromkeys(filter(suspects.__contains__, own))), find)
-            for trace, own in zip(traces, of_traces, strict=True)
-        ]
+        of_traces = [list_texts(trace) for trace in traces]
+        suspects = self._find_suspects(itertools.chain.from_iterable(of_traces))
+        return [self._redact(trace, own, suspects) for trace, own in zip(traces, of_traces, strict=True)]
 
     def redact_attempt(self, trace: Trace) -> Trace:
         """A generated attempt without its secrets; without all its messages if it could not be searched."""
@@ -105,40 +95,23 @@ class Redactor:
             result = msgspec.structs.replace(trace, task=task, messages=(), outcome=outcome, extra={})
         return add_trace_id(result)
 
-    def _find_suspects(self, texts: Iterable[str]) -> dict[str, list[Suspect]]:
-        keys = {text: _make_key(text) for text in texts}
-        _forget_oldest(self._seen)
-        new = [text for text, key in keys.items() if key not in self._seen]
-        found: dict[str, list[Suspect]] = {}
-        for suspect in self._gate.find_suspects(new):
-            found.setdefault(new[suspect.text], []).append(suspect)
-        self._seen |= {keys[text]: found.get(text, ()) for text in new}
-        return {text: [*parts] for text, key in keys.items() if (parts := self._seen[key])}
-
     def redact_text(self, text: str) -> str:
         """A single text, such as an error message, with placeholders."""
         return self.redact_texts([text])[0]
 
     def redact_texts(self, texts: Sequence[str]) -> list[str]:
         """Independent texts with placeholders. Many at once are faster."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._redacted]
-        suspects = self._find_suspects(new)
-        clean = {text: self._redact_text(text, suspects.get(text, [])) for text in new}
-        result = [clean[text] if text in clean else self._redacted[text] for text in texts]
-        if len(self._redacted) + len(new) > _MAX_KEPT:
-            self._redacted.clear()
-        self._redacted |= {text: made for text, made in clean.items() if len(text) <= _SHORT_TEXT}
-        return result
+        suspects = self._find_suspects(texts)
+        clean = {text: self._redact_text(text, key) for text, key in suspects.items()}
+        return [clean.get(text, text) for text in texts]
 
-    def _redact_text(self, text: str, hits: Sequence[Suspect]) -> str:
-        if not hits:
-            return text
+    def _redact_text(self, text: str, key: _TextKey) -> str:
         try:
-            found = self._find(text, hits)
+            found = self._find(text, key)
         except TooSlowError:
             return "(not shown: it could not be looked through for secrets)"
-        names = [*find_user_names(text, set(find_home_names(text)))]
-        return _replace(text, merge(text, [*found, *names]), Numbering())[0]
+        plan = merge(text, [*found.secrets, *find_user_names(text, found.home_names)])
+        return _replace(text, plan, Numbering())[0]
 
     def count_types(self, texts: Sequence[str]) -> dict[int, Counter[str]]:
         """What would be taken out of texts: counts by type, by the index of the text; texts without any are left out.
@@ -146,70 +119,81 @@ class Redactor:
         Raises:
             TooSlowError: a text takes too long.
         """
-        hits: dict[int, list[Suspect]] = {}
-        for suspect in self._gate.find_suspects(texts):
-            hits.setdefault(suspect.text, []).append(suspect)
+        suspects = self._find_suspects(texts)
         counts: dict[int, Counter[str]] = {}
-        for number, parts in hits.items():
-            text = texts[number]
-            found = [f for f in self._find(text, parts) if not _is_placeholder(f.value)]
-            types = Counter(each.type for each in found) + Counter(USER_NAME for _ in find_home_names(text))
-            if types:
-                counts[number] = types
+        for number, text in enumerate(texts):
+            if text in suspects:
+                found = self._find(text, suspects[text])
+                types = Counter(each.type for each in found.secrets if not is_placeholder(each.value))
+                types.update(USER_NAME for _ in find_home_names(text))
+                if types:
+                    counts[number] = types
         return counts
 
-    def _redact(
-        self, trace: Trace, texts: Sequence[str], suspects: Sequence[str], find: Callable[[str], _Findings]
-    ) -> Trace | Drop:
+    def _find_suspects(self, texts: Iterable[str]) -> dict[str, _TextKey]:
+        """The texts that may hold something, with the keys under which they are known."""
+        if len(self._known) > _MAX_KNOWN:
+            for key in [*itertools.islice(self._known, len(self._known) - _MAX_KNOWN // 2)]:
+                del self._known[key]
+        keys = {text: _make_key(text) for text in dict.fromkeys(texts)}
+        new = [text for text, key in keys.items() if key not in self._known]
+        parts: list[list[Suspect]] = [[] for _ in new]
+        for suspect in self._gate.find_suspects(new):
+            parts[suspect.text].append(suspect)
+        self._known |= {keys[text]: own for text, own in zip(new, parts, strict=True)}
+        return {text: key for text, key in keys.items() if self._known[key]}
+
+    def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, _TextKey]) -> Trace | Drop:
         with contain_errors("redact", trace.key, quote=False):
             try:
-                found = {text: find(text).secrets for text in suspects}
-                names = {name for text in suspects for name in find(text).home_names}
-                known = _list_known(found.values())
-                if names or known or any(found.values()):
-                    plans = {t: plan for t in texts if (plan := self._plan(t, found.get(t, []), names, known))}
-                    trace = _rewrite(trace, texts, plans) if plans else trace
+                texts = list(dict.fromkeys(texts))
+                found = {text: self._find(text, suspects[text]) for text in texts if text in suspects}
+                names = frozenset[str]().union(*(each.home_names for each in found.values()))
+                known = _list_known(each for own in found.values() for each in own.secrets)
+                plans: dict[str, list[Found]] = {}
+                if names or known or any(own.secrets for own in found.values()):
+                    for text in texts:
+                        own = found[text].secrets if text in found else []
+                        if plan := self._plan(text, own, names, known):
+                            plans[text] = plan
+                if plans:
+                    trace = _rewrite(trace, plans)
             except TooSlowError:
                 return Drop(
                     TIMEOUT, f"a text took longer than {self.settings.text_seconds:g} s to look through for secrets"
                 )
-            return add_transform(trace, self.settings.transform)
-        return Drop(
-            INTERNAL_ERROR, "its secrets could not be taken out"
-        )  # a trace that could not be searched is not written
+            return _add_transform(trace, self.settings.transform)
+        # a trace that could not be searched is not written
+        return Drop(INTERNAL_ERROR, "its secrets could not be taken out")
 
-    def _find_all(self, text: str, parts: Sequence[Suspect]) -> _Findings:
-        key = _make_key(text)
-        if (known := self._findings.get(key)) is not None:
-            return known
-        _forget_oldest(self._findings)
-        found = self._findings[key] = _Findings(self._find(text, parts), frozenset(find_home_names(text)))
-        return found
-
-    def _find(self, text: str, parts: Sequence[Suspect]) -> list[Found]:
+    def _find(self, text: str, key: _TextKey) -> _Findings:
+        parts = self._known[key]
+        if isinstance(parts, _Findings):
+            return parts
         deadline = Deadline(self.settings.text_seconds)
         found: list[Found] = []
         for part in parts:
-            if not (part.has_name or part.tokens_end or part.has_blob):
-                continue
-            piece = text[part.start : part.end]
-            tokens_end = max(0, part.tokens_end - part.start)
-            own = find_secrets(piece, deadline, named=part.has_name, tokens_end=tokens_end)
-            found += (f._replace(start=f.start + part.start, end=f.end + part.start) for f in own)
+            if part.has_name or part.tokens_end or part.has_blob:
+                piece = text[part.start : part.end]
+                tokens_end = max(0, part.tokens_end - part.start)
+                own = find_secrets(piece, deadline, named=part.has_name, tokens_end=tokens_end)
+                found += (f._replace(start=f.start + part.start, end=f.end + part.start) for f in own)
         if self.settings.emails or self.settings.addresses:
             found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
             deadline.check()
         placeholders = [Found(*each) for each in list_placeholders(text)]
         if placeholders:  # the words in a placeholder look like the name of a secret
-            whole = ("private_key", "base64_secret")
             found = [
                 f
                 for f in found
-                if f.type in whole or not any(p.start < f.end and f.start < p.end for p in placeholders)
+                if f.type in ("private_key", "base64_secret")
+                or not any(p.start < f.end and f.start < p.end for p in placeholders)
             ]
-        return merge(text, [*found, *placeholders])
+        made = _Findings(merge(text, [*found, *placeholders]), frozenset(find_home_names(text)))
+        self._known[key] = made
+        return made
 
-    def _plan(self, text: str, found: Sequence[Found], names: set[str], known: dict[str, str]) -> list[Found]:
+    def _plan(self, text: str, found: Sequence[Found], names: frozenset[str], known: dict[str, str]) -> list[Found]:
         """All that is replaced in a text: what was found in it, and what was found elsewhere in its trace."""
         deadline = Deadline(self.settings.text_seconds)
         more = [*find_user_names(text, names, deadline.check)]
@@ -227,13 +211,6 @@ def _make_key(text: str) -> _TextKey:
     if len(text) <= _SHORT_KEY:
         return text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _forget_oldest(known: dict[_TextKey, Any]) -> None:
-    """Drop the older half of a cache that has grown too large."""
-    if len(known) > _MAX_KNOWN:
-        for key in [*itertools.islice(known, len(known) - _MAX_KNOWN // 2)]:
-            del known[key]
 
 
 @functools.lru_cache(maxsize=4)
@@ -256,8 +233,7 @@ def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool 
     return None
 
 
-def add_transform(trace: Trace, name: str) -> Trace:
-    """The trace with this transform added to its provenance."""
+def _add_transform(trace: Trace, name: str) -> Trace:
     origin = trace.provenance
     if name in origin.transforms:
         return trace
@@ -266,16 +242,15 @@ def add_transform(trace: Trace, name: str) -> Trace:
     )
 
 
-def _list_known(found: Iterable[Sequence[Found]]) -> dict[str, str]:
+def _list_known(found: Iterable[Found]) -> dict[str, str]:
     """Secrets that are recognizable anywhere (long, with letters and digits), and their types."""
     known: dict[str, str] = {}
-    for own in found:
-        for each in own:
-            if each.type == USER_NAME or PLACEHOLDER.fullmatch(each.value):
-                continue
-            has_both = re.search(r"[0-9]", each.value) and re.search(r"[A-Za-z]", each.value)
-            if len(each.value) >= _LEAST_KNOWN and (has_both or len(each.value) >= 16):
-                known.setdefault(each.value, each.type)
+    for _, _, type, value in found:
+        if type == USER_NAME or PLACEHOLDER.fullmatch(value):
+            continue
+        has_both = re.search(r"[0-9]", value) and re.search(r"[A-Za-z]", value)
+        if len(value) >= _LEAST_KNOWN and (has_both or len(value) >= 16):
+            known.setdefault(value, type)
     return known
 
 
@@ -296,30 +271,31 @@ def _replace(text: str, plan: Sequence[Found], numbering: Numbering) -> tuple[st
     return "".join(parts), moves
 
 
-def _rewrite(trace: Trace, texts: Sequence[str], plans: dict[str, list[Found]]) -> Trace:
+def _rewrite(trace: Trace, plans: dict[str, list[Found]]) -> Trace:
     numbering = Numbering()
-    replaced = {text: _replace(text, plans[text], numbering) for text in dict.fromkeys(texts) if text in plans}
+    replaced = {text: _replace(text, plan, numbering) for text, plan in plans.items()}
     counts: Counter[str] = Counter()
     total: Counter[str] = Counter()
 
     def replace_text(text: str) -> str:
         if text not in replaced:
             return text
-        counts.update(f.type for f in plans[text] if not _is_placeholder(f.value))
+        counts.update(f.type for f in plans[text] if not is_placeholder(f.value))
         return replaced[text][0]
 
     def move(text: str, offset: int, is_end: bool) -> int:
         return _move(replaced[text][1], offset, is_end=is_end) if text in replaced else offset
 
-    def mark(_: Message) -> dict[str, int]:
-        found = dict(sorted(counts.items()))
+    def take_counts() -> dict[str, int]:
         total.update(counts)
+        found = dict(sorted(counts.items()))
         counts.clear()
         return found
 
-    rewriter = Rewriter(replace_text, lambda text: redact_identity(text, plans.get(text, ())), move, mark)
-    clean = rewrite_trace(trace, rewriter)
-    total.update(counts)
+    clean = rewrite_trace(
+        trace, Rewriter(replace_text, lambda text: _redact_identity(text, plans.get(text, ())), move, take_counts)
+    )
+    take_counts()
     _check_arguments(trace, clean)
     if not total:
         return clean
@@ -328,20 +304,15 @@ def _rewrite(trace: Trace, texts: Sequence[str], plans: dict[str, list[Found]]) 
     return msgspec.structs.replace(clean, messages=messages, extra={**clean.extra, FIELD: dict(sorted(total.items()))})
 
 
-def redact_identity(text: str, plan: Sequence[Found]) -> str:
+def _redact_identity(text: str, plan: Sequence[Found]) -> str:
     """A key or id with a digest in place of each secret, so that it stays the same everywhere."""
     parts: list[str] = []
     at = 0
     for found in plan:
-        if _is_placeholder(found.value) or found.type == USER_NAME:
-            continue
-        parts += [text[at : found.start], f"{found.type}-{digest(found.value)}"]
-        at = found.end
+        if not is_placeholder(found.value) and found.type != USER_NAME:
+            parts += [text[at : found.start], f"{found.type}-{digest(found.value)}"]
+            at = found.end
     return "".join([*parts, text[at:]])
-
-
-def _is_placeholder(value: str) -> bool:
-    return PLACEHOLDER.fullmatch(value) is not None or USER_PLACEHOLDER.fullmatch(value) is not None
 
 
 def _move(moves: Sequence[tuple[int, int, int, int]], offset: int, *, is_end: bool) -> int:

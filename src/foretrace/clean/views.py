@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import re
 from collections.abc import Callable, Iterator
 
 _ESCAPE = re.compile(r"(\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$]))")
 _PERCENT = re.compile(r"(%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd]))")
-_COLOR = re.compile(r"\x1b\[[0-9;]{0,12}[mK]")
+_COLOR = re.compile(r"(\x1b\[[0-9;]{0,12}[mK])")
 """A terminal color, which `grep` puts around each match."""
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _MAX_ESCAPES = 3
@@ -25,49 +24,33 @@ class View:
         """The reading that this one was made from by replacing each match of the pattern; None for the original."""
         self._pattern = pattern
 
-    def find_span(self, start: int, end: int) -> tuple[int, int]:
-        """Start and end in the original of the characters from `start` to `end`; `end` is above `start`."""
-        if self._before is None:
-            return start, end
-        return self._before.find_span(self._find_character(start)[0], self._find_character(end - 1)[1])
-
     def replace(self, pattern: re.Pattern[str], read: Callable[[str], str]) -> View | None:
-        """The text with each match of a pattern, which is a single group, replaced by one character; None if there is
-        no match."""
+        """The text with each match of a pattern, which is a single group, replaced by one character, or by none; `None`
+        if there is no match."""
         parts = pattern.split(self.text)  # half the time of `sub`, which makes a match object for each
         parts[1::2] = map(read, parts[1::2])
         return View("".join(parts), self, pattern) if len(parts) > 1 else None
 
-    def remove(self, pattern: re.Pattern[str]) -> View | None:
-        """The text without the matches of a pattern; None if there is no match."""
-        text, count = pattern.subn("", self.text)
-        return View(text, self, pattern) if count else None
+    def find_span(self, start: int, end: int) -> tuple[int, int]:
+        """Start and end in the original of the characters from `start` to `end`; `end` is above `start`."""
+        return (start, end) if self._before is None else (self._spans[start][0], self._spans[end - 1][1])
 
     @functools.cached_property
-    def _matches(self) -> tuple[list[int], list[tuple[int, int]], int]:
-        """Where each match is in this text, where it is in the previous one, and its new length. Computed only if a
-        secret was found, which is rare."""
-        assert self._before is not None and self._pattern is not None
-        spans = [match.span() for match in self._pattern.finditer(self._before.text)]
-        removed = len(self._before.text) - len(self.text)
-        width = (sum(end - start for start, end in spans) - removed) // len(spans)
-        places, shorter = list[int](), 0
-        for start, end in spans:
-            places.append(start - shorter)
-            shorter += end - start - width
-        return places, spans, width
-
-    def _find_character(self, offset: int) -> tuple[int, int]:
-        """Start and end, in the previous text, of the character at `offset`."""
-        places, spans, width = self._matches
-        index = bisect.bisect_right(places, offset) - 1
-        if index < 0:
-            return offset, offset + 1
-        start, end = spans[index]
-        if offset < places[index] + width:
-            return start, end
-        at = end + offset - places[index] - width
-        return at, at + 1
+    def _spans(self) -> list[tuple[int, int]]:
+        """Start and end in the original of each character. Computed only if a secret was found, which is rare."""
+        if self._before is None or self._pattern is None:
+            return [(place, place + 1) for place in range(len(self.text))]
+        before = self._before._spans
+        matches = [match.span() for match in self._pattern.finditer(self._before.text)]
+        has_characters = len(self.text) > len(before) - sum(end - start for start, end in matches)
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for start, end in matches:
+            spans += before[at:start]
+            if has_characters:
+                spans.append((before[start][0], before[end - 1][1]))
+            at = end
+        return spans + before[at:]
 
 
 def read_in_other_ways(text: str) -> Iterator[View]:
@@ -78,10 +61,10 @@ def read_in_other_ways(text: str) -> Iterator[View]:
             break
         views.append(decoded)
     yield from views
-    if "%" in text and (plain := View(text).replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
+    if "%" in text and (plain := views[0].replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
         yield plain
     for view in views:
-        if "\x1b[" in view.text and (plain := view.remove(_COLOR)) is not None:
+        if "\x1b[" in view.text and (plain := view.replace(_COLOR, lambda _: "")) is not None:
             yield plain
 
 
