@@ -6,10 +6,11 @@ Any zstd tool reads `journal/<run>.jsonl.zst` as JSON lines. A last frame that a
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import zstandard
@@ -20,7 +21,7 @@ from foretrace.core.trace import Trace
 
 FOLDER = "journal"
 SUFFIX = ".jsonl.zst"
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14
 _MAGIC = zstandard.FRAME_HEADER
 """The first bytes of every frame. The text in a frame cannot contain them: they are not valid UTF-8."""
 T = TypeVar("T")
@@ -187,50 +188,22 @@ def count_unsealed(folder: Path) -> int:
 
 def _read_frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Offset, size and content of each complete frame; damaged or cut-off frames are skipped."""
-    with path.open("rb") as file:
-        at: int | None = 0
-        rest = b""
-        while at is not None:
-            frame = _read_frame(file, rest)
-            if frame is None:
-                at, rest = _find_next_frame(file, at + 1), b""
-            else:
-                data, used, rest = frame
-                yield at, used, data
-                at += used
-
-
-def _read_frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
-    """Read one frame that starts with the bytes `rest` and continues in the file. Returns its content, its size, and
-    the bytes that were read after it; `None` if there is no complete frame."""
-    stream = zstandard.ZstdDecompressor().decompressobj()
-    parts: list[bytes] = []
-    used = 0
-    while not stream.eof:
-        rest = rest or file.read(_CHUNK)
-        if not rest:
-            return None
-        try:
-            parts.append(stream.decompress(rest))
-        except zstandard.ZstdError:
-            return None
-        left = stream.unused_data if stream.eof else b""
-        used += len(rest) - len(left)
-        rest = left
-    return b"".join(parts), used, rest
-
-
-def _find_next_frame(file: BinaryIO, at: int) -> int | None:
-    """Move the file to where a frame may begin, at or after `at`, and return that offset; `None` if there is none."""
-    file.seek(at)
-    seen = b""
-    while chunk := file.read(_CHUNK):
-        seen += chunk
-        if (found := seen.find(_MAGIC)) >= 0:
-            return file.seek(at + found)
-        at += max(0, len(seen) - len(_MAGIC) + 1)
-        seen = seen[-len(_MAGIC) + 1 :]
-    return None
+    if not path.stat().st_size:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(_MAGIC)
+        while at >= 0:
+            stream = zstandard.ZstdDecompressor().decompressobj()
+            parts: list[bytes] = []
+            end = at
+            with contextlib.suppress(zstandard.ZstdError):
+                while not stream.eof and (chunk := data[end : end + _CHUNK]):
+                    parts.append(stream.decompress(chunk))
+                    end += len(chunk)
+            if stream.eof:
+                end -= len(stream.unused_data)
+                yield at, end - at, b"".join(parts)
+            at = data.find(_MAGIC, end if stream.eof else at + 1)
 
 
 def _decode_entry(path: Path, data: bytes, kind: type[T]) -> T:

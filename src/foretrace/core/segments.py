@@ -36,6 +36,22 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run that generated the traces; empty for imported ones. What the run adds later goes into the same segment,
     so that an interrupted run ends with the same files as an uninterrupted one."""
 
+    @property
+    def shard(self) -> int:
+        """Number of the shard that contains it."""
+        return int(self.path.split("/")[0].removeprefix("shard-"))
+
+    @property
+    def number(self) -> int:
+        """Its number in the shard."""
+        return int(self.path.split("/")[1].removesuffix(".parquet"))
+
+
+def make_segment_path(shard: int, others: Iterable[Segment]) -> str:
+    """The path of a new segment of a shard, given all segments of the folder."""
+    number = 1 + max((segment.number for segment in others if segment.shard == shard), default=0)
+    return f"shard-{shard:02d}/{number:06d}.parquet"
+
 
 def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
     """Write rows, sorted by `get_sort_key`, as one segment, completely or not at all. Only a few are held at a time."""
@@ -67,31 +83,43 @@ def _cut_groups(rows: Iterable[SegmentRow]) -> Iterator[list[SegmentRow]]:
         yield group
 
 
-def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
+def read_segment_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[SegmentRow]:
     """The rows of a segment in order; only a few are held in memory at a time."""
     import pyarrow.parquet as pq
 
     with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()
 
 
-def find_record(path: Path, key: str) -> tuple[bytes, bytes | None] | None:
+def read_table(path: Path, columns: Sequence[str]) -> Any:
+    """Some columns of a segment, as a pyarrow Table."""
+    # Not `pq.read_table`, which loads Arrow's dataset engine: 60 MB that nothing here needs.
+    import pyarrow.parquet as pq
+
+    with report_damage(path), pq.ParquetFile(path, pre_buffer=False) as file:
+        return file.read([*columns], use_threads=False).select([*columns])
+
+
+def read_keys(path: Path) -> list[str]:
+    """The keys of a segment's traces, in order."""
+    return read_table(path, ["key"])["key"].to_pylist()
+
+
+def find_row(path: Path, key: str) -> SegmentRow | None:
     """Record and tokens of the trace with that key in a segment; of the other rows, only the keys are read."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-        first = 0
-        keys = file.read(["key"], use_threads=False)["key"].to_pylist()
-        if key not in keys:
-            return None
+    keys = read_keys(path)
+    if key not in keys:
+        return None
+    at = keys.index(key)
+    with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if key in keys[first : first + rows]:
-                table = file.read_row_group(group, ["key", "record", "tokens"], use_threads=False)
-                row = table.slice(keys.index(key) - first, 1).to_pylist()[0]
-                return row["record"], row["tokens"]
-            first += rows
+            if at < (rows := file.metadata.row_group(group).num_rows):
+                table = file.read_row_group(group, ["record", "tokens"], use_threads=False)
+                return table.slice(at, 1).to_pylist()[0]
+            at -= rows
     return None
 
 
@@ -123,15 +151,6 @@ def merge_segments(paths: Sequence[Path], out: Path) -> None:
     whole.replace(out)
     for path in steps:
         path.unlink()
-
-
-def count_merges(segments: int) -> int:
-    """How many segments are written while this many are merged into one."""
-    count = 1
-    while segments > _MERGED_AT_ONCE:
-        segments = -(-segments // _MERGED_AT_ONCE)
-        count += segments
-    return count
 
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
@@ -191,41 +210,16 @@ def report_damage(path: Path) -> Generator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise StoreError(describe_missing_segment(path)) from None
+        raise StoreError(
+            f"{path}: a segment that the manifest lists is missing; run again if another process was importing into "
+            "the folder, else import again into a new folder"
+        ) from None
     except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(
             f"{path}: damaged, cannot read: {find_first_line(error)}; import again into a new folder"
         ) from error
 
 
-def describe_missing_segment(path: Path) -> str:
-    """One line for a segment that the manifest lists but that is missing."""
-    return (
-        f"{path}: a segment that the manifest lists is missing; run again if another process was importing into the "
-        "folder, else import again into a new folder"
-    )
-
-
-def read_table(path: Path, columns: list[str] | None = None) -> Any:
-    """A segment, or some of its columns, as a pyarrow Table."""
-    # Not `pq.read_table`, which loads Arrow's dataset engine: 60 MB that nothing here needs.
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        table = file.read(columns, use_threads=False)
-        return table if columns is None else table.select(columns)
-
-
 def choose_shard(task_id: str, shards: int) -> int:
     """Number of the shard that a task belongs to."""
     return int.from_bytes(hashlib.blake2b(task_id.encode(), digest_size=8).digest(), "big") % shards
-
-
-def find_shard_number(path: str) -> int:
-    """Number of the shard that contains a segment."""
-    return int(path.split("/")[0].removeprefix("shard-"))
-
-
-def find_segment_number(path: str) -> int:
-    """Number of a segment in its shard."""
-    return int(path.rsplit("/", 1)[1].split(".")[0])

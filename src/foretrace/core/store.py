@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import heapq
 import itertools
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -36,17 +35,15 @@ from foretrace.core.segments import (
     Segment,
     SegmentRow,
     choose_shard,
-    count_merges,
-    describe_missing_segment,
     find_compaction,
-    find_record,
-    find_segment_number,
-    find_shard_number,
+    find_row,
     get_sort_key,
     make_row,
     make_schema,
+    make_segment_path,
     merge_rows,
     merge_segments,
+    read_keys,
     read_segment_rows,
     read_table,
     report_damage,
@@ -55,7 +52,6 @@ from foretrace.core.segments import (
 from foretrace.core.trace import Trace, add_trace_id, decode_trace, encode_trace
 
 MAX_SHARDS = 4096
-_READ_ROWS = 8
 
 Added = Literal["new", "present", "conflict", "replaced"]
 RunMerges = Callable[[Sequence[tuple[list[Path], Path]]], Any]
@@ -72,7 +68,7 @@ class TraceStore:
     @property
     def shards(self) -> list[int]:
         """Numbers of the shards that contain traces, ascending."""
-        return sorted({find_shard_number(s.path) for s in self.manifest.segments})
+        return sorted({segment.shard for segment in self.manifest.segments})
 
     def read(self, shard: int | None = None, tasks: Callable[[str], bool] | None = None) -> Iterator[Trace]:
         """Traces shard by shard, each in the order of (task id, key), regardless of when they were added.
@@ -88,11 +84,12 @@ class TraceStore:
         self, shard: int | None = None, tasks: Callable[[str], bool] | None = None
     ) -> Iterator[tuple[str, bytes, bytes | None]]:
         """Key, record and packed tokens of each trace, in the order of `read`, for callers that do the decoding."""
+        columns = ["task_id", "key", "record", "tokens"]
         for number in self.shards if shard is None else [shard]:
-            streams = [self._read_rows(s) for s in self.manifest.segments if find_shard_number(s.path) == number]
-            for task, key, record, packed in heapq.merge(*streams):
-                if tasks is None or tasks(task):
-                    yield key, record, packed
+            paths = (self.folder / s.path for s in self.manifest.segments if s.shard == number)
+            for row in merge_rows(read_segment_rows(path, columns) for path in paths):
+                if tasks is None or tasks(row["task_id"]):
+                    yield row["key"], row["record"], row["tokens"]
 
     def get(self, key: str) -> Trace:
         """The trace with that key, or the only one whose key or id begins with it.
@@ -100,34 +97,33 @@ class TraceStore:
         Raises:
             StoreError: there is none, or more than one.
         """
-        rows: list[tuple[str, str, Segment]] = []
-        for segment in self.manifest.segments:
-            table = self._read_table(segment, ["key", "id"])
-            rows += ((k, i, segment) for k, i in zip(*(c.to_pylist() for c in table.columns), strict=True))
-        found = [r for r in rows if key in r[:2]] or [r for r in rows if r[0].startswith(key) or r[1].startswith(key)]
+        table = self.read_columns("key", "id")
+        rows = [*zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True)]
+        found = [r for r in rows if key in r] or [r for r in rows if r[0].startswith(key) or r[1].startswith(key)]
         if not found:
             raise StoreError(f"{self.folder}: no trace with key or id {key!r}; list the folder's traces to see theirs")
         if len(found) > 1:
             raise StoreError(
                 f"{self.folder}: {key!r} begins {len(found)} keys, e.g. {found[0][0]!r} and {found[1][0]!r}"
             )
-        whole, _, segment = found[0]
-        return next(self._decode(record, packed) for _, k, record, packed in self._read_rows(segment) if k == whole)
+        whole = found[0][0]
+        return self.get_many([whole])[whole]
 
     def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
         """The traces with these keys, by key; only segments that contain one are read. Unknown keys are left out."""
         found: dict[str, Trace] = {}
         for segment in self.manifest.segments:
-            if not set(self._read_table(segment, ["key"])["key"].to_pylist()).isdisjoint(keys):
-                rows = (row for row in self._read_rows(segment) if row[1] in keys)
-                found |= {key: self._decode(record, packed) for _, key, record, packed in rows}
+            path = self.folder / segment.path
+            if not set(read_keys(path)).isdisjoint(keys):
+                rows = (r for r in read_segment_rows(path, ["key", "record", "tokens"]) if r["key"] in keys)
+                found |= {row["key"]: self._decode(row["record"], row["tokens"]) for row in rows}
         return found
 
     def read_columns(self, *names: str) -> Any:
         """Some columns of all segments, without the records, as a pyarrow Table."""
         import pyarrow as pa
 
-        tables = [self._read_table(s, list(names)) for s in self.manifest.segments]
+        tables = [read_table(self.folder / segment.path, names) for segment in self.manifest.segments]
         return pa.concat_tables(tables) if tables else make_schema().empty_table().select(list(names))
 
     def compute_fingerprint(self) -> str:
@@ -135,30 +131,10 @@ class TraceStore:
         state = hashlib.blake2b(digest_size=16)
         for segment in sorted(self.manifest.segments, key=lambda s: s.path):
             state.update(segment.path.encode())
-            with self._get_path(segment).open("rb") as file:
+            path = self.folder / segment.path
+            with report_damage(path), path.open("rb") as file:
                 state.update(hashlib.file_digest(file, "blake2b").digest())
         return state.hexdigest()
-
-    def _get_path(self, segment: Segment) -> Path:
-        path = self.folder / segment.path
-        if not path.is_file():
-            raise StoreError(describe_missing_segment(path))
-        return path
-
-    def _read_table(self, segment: Segment, names: list[str]) -> Any:
-        path = self._get_path(segment)
-        with report_damage(path):
-            return read_table(path, names)
-
-    def _read_rows(self, segment: Segment) -> Iterator[tuple[str, str, bytes, bytes | None]]:
-        """Task id, key, record and tokens of each row, sorted by task id and key."""
-        import pyarrow.parquet as pq
-
-        path = self._get_path(segment)
-        with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-            columns = ["task_id", "key", "record", "tokens"]
-            for batch in file.iter_batches(batch_size=_READ_ROWS, columns=columns, use_threads=False):
-                yield from zip(*(batch.column(c).to_pylist() for c in columns), strict=True)
 
     def _decode(self, record: bytes, packed: bytes | None) -> Trace:
         with report_damage(self.folder):
@@ -236,7 +212,7 @@ class TraceWriter:
             table = TraceStore(self.folder).read_columns("key", "id")
             self._ids = dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
         self._remove_garbage()
-        self._waiting: dict[str, tuple[int, SegmentRow]] = {}
+        self._waiting: dict[str, SegmentRow] = {}
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
         """Bytes of the records added since the last checkpoint."""
@@ -269,13 +245,21 @@ class TraceWriter:
         index = JournalIndex(journal)
         for shard in sorted({choose_shard(task, self.manifest.shards) for task in index.tasks}):
             for trace in index.read_traces(lambda task, shard=shard: choose_shard(task, self.manifest.shards) == shard):
-                self._count_redactions(trace)
+                counts = Counter(self.manifest.redacted)
+                if (known := self.get(trace.key, trace.task.id)) is not None:
+                    counts.subtract(read_redactions(known))
+                counts.update(read_redactions(trace))
+                self.manifest.redacted = dict(sorted((+counts).items()))
                 self.add(trace, replace=True)
             self.checkpoint(index.run)
         left_out = {k: v for k, v in self.left_out.items() if k not in index.stored} | index.left_out
         reasons = sorted(set(left_out.values()))
         self.manifest.left_out = {r: group_keys(k for k, v in left_out.items() if v == r) for r in reasons}
-        self.manifest.segments = [self._recount_rows(s) if s.run == index.run else s for s in self.manifest.segments]
+        # a writer may have been killed after it wrote a segment, and before it listed how many rows that has
+        self.manifest.segments = [
+            Segment(s.path, len(read_keys(self.folder / s.path)), s.run) if s.run == index.run else s
+            for s in self.manifest.segments
+        ]
         self.checkpoint()
         for place in (self.folder, *self.folder.glob("shard-*")):
             sync_folder(place)
@@ -283,20 +267,6 @@ class TraceWriter:
             self.damaged.append(_move_aside(journal))
         else:
             journal.unlink()
-
-    def _count_redactions(self, trace: Trace) -> None:
-        """Update the manifest's counts of removed secrets for a trace that is about to be added, perhaps replacing an
-        older version."""
-        counts = Counter(self.manifest.redacted)
-        if (known := self.get(trace.key, trace.task.id)) is not None:
-            counts.subtract(read_redactions(known))
-        counts.update(read_redactions(trace))
-        self.manifest.redacted = dict(sorted((+counts).items()))
-
-    def _recount_rows(self, segment: Segment) -> Segment:
-        """The segment with its number of rows on disk. It may differ from the manifest if a writer was killed after
-        writing the segment."""
-        return Segment(segment.path, len(self._read_keys(segment)), segment.run)
 
     def add(self, trace: Trace, *, replace: bool | None = None) -> Added:
         """Take a trace, which becomes durable at the next `checkpoint`.
@@ -325,16 +295,11 @@ class TraceWriter:
         """The trace with that key, added or stored; the shard of `task_id` is searched first."""
         if key not in self._ids:
             return None
-        if key in self._waiting:
-            row = self._waiting[key][1]
-            return unpack_record(row["record"], row["tokens"])
+        row = self._waiting.get(key)
         shard = choose_shard(task_id, self.manifest.shards)
-        for segment in sorted(self.manifest.segments, key=lambda s: find_shard_number(s.path) != shard):
-            path = self.folder / segment.path
-            with report_damage(path):
-                if (found := find_record(path, key)) is not None:
-                    return unpack_record(*found)
-        return None
+        for segment in sorted(self.manifest.segments, key=lambda s: s.shard != shard):
+            row = row or find_row(self.folder / segment.path, key)
+        return None if row is None else unpack_record(row["record"], row["tokens"])
 
     def _compare(self, key: str, trace_id: str, replace: bool | None) -> Added:
         known = self._ids.get(key)
@@ -348,7 +313,7 @@ class TraceWriter:
         key = row["key"]
         if added == "replaced" and key not in self._waiting:
             self._replaced.add(key)
-        self._waiting[key] = (choose_shard(row["task_id"], self.manifest.shards), row)
+        self._waiting[key] = row
         self._ids[key] = row["id"]
         self.waiting_bytes += len(row["record"])
         return added
@@ -371,15 +336,12 @@ class TraceWriter:
         Args:
             run: Does the merges, perhaps in other processes; by default two threads of this process.
         """
+        segments = self.manifest.segments
         jobs: list[tuple[Sequence[Segment], str]] = []
-        for shard in sorted({find_shard_number(s.path) for s in self.manifest.segments}):
-            own = sorted(
-                (s for s in self.manifest.segments if find_shard_number(s.path) == shard),
-                key=lambda s: find_segment_number(s.path),
-            )
-            if small := find_compaction([s for s in own if not s.run]):
-                number = find_segment_number(own[-1].path) + count_merges(len(small))
-                jobs.append((small, f"shard-{shard:02d}/{number:06d}.parquet"))
+        for shard in sorted({segment.shard for segment in segments}):
+            own = sorted((s for s in segments if s.shard == shard and not s.run), key=lambda s: s.number)
+            if small := find_compaction(own):
+                jobs.append((small, make_segment_path(shard, segments)))
         if not jobs:
             return
         # The names are unique to this process, since a worker process may outlive it by a moment.
@@ -392,7 +354,7 @@ class TraceWriter:
             partial.replace(self.folder / path)
         merged = [Segment(path, sum(s.rows for s in small)) for small, path in jobs]
         removed = {s.path for small, _ in jobs for s in small}
-        self.manifest.segments = [*(s for s in self.manifest.segments if s.path not in removed), *merged]
+        self.manifest.segments = [*(s for s in segments if s.path not in removed), *merged]
         self._write_manifest(removed)
 
     def remove_if_empty(self) -> None:
@@ -418,64 +380,49 @@ class TraceWriter:
 
     def _write_segments(self, run: str) -> list[str]:
         """Write the waiting rows, and return the segments that the new ones replace."""
-        jobs: dict[tuple[int, str], _NewSegment] = {}
-        for shard, row in self._waiting.values():
-            jobs.setdefault((shard, run), _NewSegment()).rows.append(row)
+        new: dict[tuple[int, str], list[SegmentRow]] = defaultdict(list)
+        for row in self._waiting.values():
+            new[choose_shard(row["task_id"], self.manifest.shards), run].append(row)
+        old: dict[tuple[int, str], list[Segment]] = defaultdict(list)
+        """Segments that are written anew, each with the number of rows that are kept."""
+        overwritten: dict[tuple[int, str], str] = {}
         listed: list[Segment] = []
-        removed: list[str] = []
         for segment in self.manifest.segments:
-            place = find_shard_number(segment.path), segment.run
-            grows = bool(run) and segment.run == run and place in jobs
+            place = segment.shard, segment.run
+            grows = bool(run) and segment.run == run and place in new
             if not grows and not self._replaced:
                 listed.append(segment)
                 continue
-            left = [key not in self._waiting for key in self._read_keys(segment)]
-            if not grows and all(left):
+            keys = read_keys(self.folder / segment.path)
+            kept = sum(key not in self._waiting for key in keys)
+            if not grows and kept == len(keys):
                 listed.append(segment)
                 continue
-            job = jobs.setdefault(place, _NewSegment())
-            job.sources.append(self.folder / segment.path)
-            job.source_rows.append(sum(left))
+            old[place].append(Segment(segment.path, kept))
             if grows:
                 # Overwritten in place: the new file still has all the old rows, so a reader never misses any.
-                job.path = segment.path
-            else:
-                removed.append(segment.path)
-        taken = [s.path for s in self.manifest.segments]
+                overwritten[place] = segment.path
+        removed = [
+            segment.path for each in old.values() for segment in each if segment.path not in overwritten.values()
+        ]
+        taken = [*self.manifest.segments]
         writes: list[tuple[Path, Iterator[SegmentRow]]] = []
-        for place, job in sorted(jobs.items()):
-            number = 1 + max((find_segment_number(p) for p in taken if find_shard_number(p) == place[0]), default=0)
-            path = job.path or f"shard-{place[0]:02d}/{number:06d}.parquet"
-            if count := len(job.rows) + sum(job.source_rows):
-                taken.append(path)
-                listed.append(Segment(path, count, place[1]))
-                writes.append((self.folder / path, self._merge_rows(job)))
+        for place in sorted({*new, *old}):
+            if count := len(new[place]) + sum(segment.rows for segment in old[place]):
+                segment = Segment(overwritten.get(place) or make_segment_path(place[0], taken), count, place[1])
+                taken.append(segment)
+                listed.append(segment)
+                writes.append((self.folder / segment.path, self._merge(new[place], old[place])))
         # Compressing and syncing release the interpreter lock, so segments are written in parallel.
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda write: write_segment(*write), writes))
         self.manifest.segments = listed
         return removed
 
-    def _merge_rows(self, job: _NewSegment) -> Iterator[SegmentRow]:
-        old = ((r for r in read_segment_rows(path) if r["key"] not in self._waiting) for path in job.sources)
-        return merge_rows([sorted(job.rows, key=get_sort_key), *old])
-
-    def _read_keys(self, segment: Segment) -> list[str]:
-        path = self.folder / segment.path
-        with report_damage(path):
-            return read_table(path, ["key"])["key"].to_pylist()
-
-
-class _NewSegment:
-    """A segment to be written: new rows, and the rows of the segments that it replaces."""
-
-    def __init__(self) -> None:
-        self.rows: list[SegmentRow] = []
-        self.sources: list[Path] = []
-        self.source_rows: list[int] = []
-        """Number of rows of each source that are kept."""
-        self.path = ""
-        """The path of the segment that it overwrites; empty for a new one."""
+    def _merge(self, new: Iterable[SegmentRow], old: Iterable[Segment]) -> Iterator[SegmentRow]:
+        streams = (read_segment_rows(self.folder / segment.path) for segment in old)
+        left = ((row for row in stream if row["key"] not in self._waiting) for stream in streams)
+        return merge_rows([sorted(new, key=get_sort_key), *left])
 
 
 def remove_if_empty(folder: Path) -> None:
