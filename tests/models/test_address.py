@@ -48,8 +48,8 @@ def failures(at: ServerErrors, body: bytes, said: str) -> list[ModelError]:
     found += [
         at.from_stream(said),
         at.from_stream({"message": said, "code": said}),
-        at.broken_stream(said),
-        at.bad_reply(said),
+        at.make("stream", said),
+        at.make("bad_reply", said),
     ]
     with pytest.raises(ModelError) as caught:
         http.decode(body, list[int])

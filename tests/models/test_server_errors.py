@@ -341,8 +341,8 @@ def test_a_reason_has_no_address_and_no_remedy() -> None:
 
 
 def test_both_messages_write_their_settings_in_the_style_of_the_front_end() -> None:
-    error = ServerErrors("http://10.1.2.3:8000", "m", "ollama", None, "").overflow("HTTP 400 'too long'")
-    advice = "model m: HTTP 400 'too long'; the prompt is longer than the context: raise {}, or lower {}"
+    error = ServerErrors("http://10.1.2.3:8000", "m", "ollama", None, "").from_status(400, b"context_length_exceeded")
+    advice = "model m: HTTP 400 'context_length_exceeded'; the prompt is longer than the context: raise {}, or lower {}"
     named = advice.format("context_length", "max_turns")
     assert (str(error), public_message(error)) == (f"http://10.1.2.3:8000, {named}", named)
 

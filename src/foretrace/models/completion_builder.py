@@ -72,7 +72,7 @@ class CompletionBuilder:
         if self._chars_left < 0:
             asked = self.request.sampling.max_tokens
             chars = max_reply_chars(self.request) - self._chars_left
-            raise self.errors.too_long(f"the reply has {chars:,} characters, for at most {asked:,} tokens")
+            raise self.errors.make("too_long", f"the reply has {chars:,} characters, for at most {asked:,} tokens")
 
     def build(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
         """The finished completion.
@@ -88,17 +88,15 @@ class CompletionBuilder:
         if self.finish is None:
             if not (text or reasoning or self.token_logprobs or self.token_ids or self.usage or self.model):
                 remedy = "try again; if it stays so, check that the base URL is the server's own"
-                cause = "the answer holds nothing of a completion"
-                raise self.errors.make(cause, remedy, kind="stream", retryable=True)
-            raise self.errors.broken_stream("the stream ended before the reply did")
+                raise self.errors.make("stream", "the answer holds nothing of a completion", remedy)
+            raise self.errors.make("stream", "the stream ended before the reply did")
         for stop in self.request.stop:
             if stop and text.endswith(stop):
                 text, self.finish, self.stop = text[: -len(stop)], "stop_sequence", stop
                 break
         continued = self.request.prefill or self.request.prompt_ids is not None
         if not (text or reasoning or continued or may_be_empty or self.finish == "stop_sequence"):
-            remedy = "try again, or check the model's template and the stop sequences"
-            raise self.errors.make("the completion is empty", remedy, kind="empty", retryable=True)
+            raise self.errors.make("empty", "the completion is empty")
         exact, ids, pieces, logprobs = self._align_logprobs(text)
         return Completion(
             text=text,

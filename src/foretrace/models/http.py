@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from foretrace.core.errors import ModelError, Setting
+from foretrace.core.errors import ModelError
 from foretrace.models.address import Address
 from foretrace.models.server_errors import ServerErrors
 
@@ -25,7 +25,6 @@ _FAILURE = b"error"
 """Appears in the event that reports a failure, on all servers."""
 _LLAMA_SERVER = "llama.cpp"
 """How llama-server identifies itself in its answers."""
-_DONE = b"[DONE]"
 
 
 class HttpClient:
@@ -79,7 +78,7 @@ class HttpClient:
                     chunks.append(chunk)
                     size, total = size + len(chunk), total + len(chunk)
                     if total > max_bytes or size > _MAX_LINE_BYTES:
-                        raise self.errors.too_long(f"the reply is longer than {max_bytes:,} bytes")
+                        raise self.errors.make("too_long", f"the reply is longer than {max_bytes:,} bytes")
                     # The start of a long line is not joined again for each chunk, since it cannot be decoded yet.
                     if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
                         whole, end, rest = b"".join(chunks).rpartition(b"\n")
@@ -96,18 +95,13 @@ class HttpClient:
                 yield self.decode(data, form)
 
     def decode(self, data: bytes, form: type[T]) -> T:
-        """JSON as `form`.
-
-        Raises:
-            ModelError: it is not JSON, or has another form.
-        """
         try:
             return msgspec.json.decode(data, type=form)
         except msgspec.ValidationError as error:
-            raise self.errors.bad_reply(f"the reply has another form: {error}") from None
+            raise self.errors.make("bad_reply", f"the reply has another form: {error}") from None
         except (msgspec.DecodeError, ValueError, RecursionError):
             start = self.errors.hide(data[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))[:60]
-            raise self.errors.bad_reply(f"the reply is not JSON but {start!r}") from None
+            raise self.errors.make("bad_reply", f"the reply is not JSON but {start!r}") from None
 
     async def close(self) -> None:
         """Close the connections. May be called twice."""
@@ -168,42 +162,32 @@ class HttpClient:
 
         make, name = self.errors.make, type(error).__name__
         if isinstance(error, TimeoutError):
-            cause = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
-            remedy = ("see whether the server is stuck, or raise ", Setting("timeout"))
-            return make(cause, *remedy, kind="timeout", retryable=True)
+            waited = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
+            return make("timeout", waited)
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
             why = str(getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error)
-            remedy = "use http:// if the server has no TLS, or a certificate that this machine trusts"
-            return make(f"no secure connection ({why})", remedy, kind="tls")
+            return make("tls", f"no secure connection ({why})")
         if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return make("the host's name is not known", "check the base URL and the network", kind="dns")
+            return make("dns", "the host's name is not known")
         if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError)):
-            cause = f"no connection ({_reason(error)})"
-            return make(cause, "start the server, or check the base URL", kind="refused", retryable=True)
+            code = getattr(error, "errno", None)
+            return make("refused", f"no connection ({os.strerror(code) if code and code > 0 else name})")
         if isinstance(error, aiohttp.ClientResponseError):
-            return self.errors.bad_reply("the answer is not HTTP")
+            return make("bad_reply", "the answer is not HTTP")
         if isinstance(error, (aiohttp.ClientError, ConnectionError)):
-            return self.errors.broken_stream("the connection broke off in mid-reply")
-        return self.errors.bad_reply(f"the answer cannot be read ({name})")
+            return make("stream", "the connection broke off in mid-reply")
+        return make("bad_reply", f"the answer cannot be read ({name})")
 
 
 def parse_sse_line(line: bytes) -> bytes | None:
-    """The JSON of one line of server-sent events; `None` for lines without JSON, such as `[DONE]`.
-
-    All servers write an event on one line. A line that starts like neither a field nor a comment is returned unchanged,
-    so that decoding it fails with an error that quotes it.
-    """
+    """The JSON of one line of server-sent events; `None` for lines without JSON, such as `[DONE]`. Any other line is
+    returned unchanged, so that decoding it fails with an error that quotes it."""
     if line.startswith(b"data:"):
         data = line[5:].strip()
-        return None if data in (_DONE, b"") else data
+        return None if data in (b"[DONE]", b"") else data
     if line.startswith((b":", b"event:", b"id:", b"retry:")):
         return None
     return line
-
-
-def _reason(error: Exception) -> str:
-    code = getattr(error, "errno", None)
-    return os.strerror(code) if isinstance(code, int) and code > 0 else type(error).__name__
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:

@@ -9,7 +9,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.models.base import ChatModel, ModelWrapper, RetryingModel
 from foretrace.models.limiter import AdaptiveLimiter
-from foretrace.models.server_errors import CROWDED, MAX_WAIT_S
+from foretrace.models.server_errors import CROWDED, MAX_WAIT_S, TRANSIENT_KINDS
 from foretrace.models.token_meter import TokenMeter
 
 MAX_CONCURRENCY = 256
@@ -17,8 +17,6 @@ MAX_CONCURRENCY = 256
 _INITIAL_SLOTS = 8
 _IN_PROCESS_SLOTS = 4
 """Concurrent requests: a server's initial limit, and the fixed limit of a model in this process."""
-TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
-"""Kinds of failure that may pass; the whole episode is tried a second time."""
 _SERVER_KINDS = TRANSIENT_KINDS - {"empty"} | {"dns", "tls", "bad_reply"}
 """Kinds of failure that concern the server, not just one request."""
 _OVERLOAD_KINDS = frozenset({"busy", "timeout", CROWDED})
