@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.core.redactions import read_redactions
 from foretrace.core.trace import Isolation
 from foretrace.episodes.generate.attempts import FinishedAttempt
 from foretrace.models.token_meter import TokenMeter
@@ -71,6 +72,8 @@ class RunProgress(RunCounts, eq=False):
     reward_sum: float = 0.0
     """Sums over the attempts of this run without an error, like `metric_sums`."""
     metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
+    redacted: Counter[str] = msgspec.field(default_factory=Counter)
+    """Redactions in the traces of this run, by type."""
     in_flight: int = 0
     slots: int = 0
     """Most requests to the model server at a time."""
@@ -90,27 +93,29 @@ class RunProgress(RunCounts, eq=False):
 
     def count(self, attempt: FinishedAttempt) -> None:
         """Count an attempt that has ended and is durable."""
-        outcome = attempt.outcome
+        trace, outcome = attempt.trace, attempt.trace.outcome
         error, metrics = outcome.error, outcome.metrics
         self.done += 1
         self.remaining -= 1
+        self.retried += attempt.is_retried
         self.stored += attempt.stored
         self.failed += attempt.line is None
-        self.model_s += attempt.model_s
-        self.tool_s += attempt.tool_s
+        self.model_s += sum(message.model_s or 0.0 for message in trace.messages)
+        self.tool_s += sum(message.tool_s or 0.0 for message in trace.messages)
         self.replies += int(metrics.get("turns", 0))
         self.cut_replies += int(metrics.get("cut_replies", 0))
+        self.redacted.update(read_redactions(trace))
         if error is not None:
-            _increment(self.errors, error.kind)
+            self.errors[error.kind] = self.errors.get(error.kind, 0) + 1
             self.examples.setdefault(error.kind, error.message)
             return
         if attempt.left_out:
-            _increment(self.left_out, attempt.left_out)
+            self.left_out[attempt.left_out] = self.left_out.get(attempt.left_out, 0) + 1
         self.successes += bool(outcome.success)
         self.ideal_attempts += bool(metrics.get("is_ideal"))
         self.reward_sum += outcome.reward or 0.0
         if outcome.integrity:
-            _increment(self.forms, outcome.integrity)
+            self.forms[outcome.integrity] = self.forms.get(outcome.integrity, 0) + 1
         for name, value in metrics.items():
             self.metric_sums[name] += value  # type: ignore[assignment]
 
@@ -132,7 +137,7 @@ class RunProgress(RunCounts, eq=False):
         """A copy of the counts, in the order of a report."""
         counts = RunCounts(**{name: getattr(self, name) for name in RunCounts.__struct_fields__})
         counts.left_out = dict(sorted(self.left_out.items()))
-        counts.errors, counts.examples = _rank(self.errors), dict(self.examples)
+        counts.errors, counts.examples = dict(Counter(self.errors).most_common()), dict(self.examples)
         counts.forms = dict(sorted(self.forms.items()))
         counts.model_s, counts.tool_s = round(self.model_s, 3), round(self.tool_s, 3)
         return counts
@@ -149,12 +154,3 @@ class RunProgress(RunCounts, eq=False):
         """The share of successes among attempts in which something failed first; `None` without such attempts."""
         with_errors = self.metric_sums["had_errors"]
         return self.metric_sums["recovered"] / with_errors if with_errors else None
-
-
-def _increment(counts: dict[str, int], name: str) -> None:
-    counts[name] = counts.get(name, 0) + 1
-
-
-def _rank(counts: dict[str, int]) -> dict[str, int]:
-    """The counts, the largest first."""
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
