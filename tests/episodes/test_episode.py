@@ -19,7 +19,7 @@ from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Isolation, Trace, Usage, add_trace_id, decode_trace, encode_trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.reward import RewardRule, compute_reward
+from foretrace.episodes.reward import compute_reward, describe_reward
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.workspace import Evaluation
 from foretrace.protocols.tools import Tools
@@ -306,7 +306,7 @@ def test_the_structure_bonus_is_an_option_and_counts_at_full_pass_too(stage: Sta
     assert stage.play("tools", GOOD, DONE, structure_bonus=True).episode.reward == pytest.approx(1.1)
     none = stage.play("tools", "I do not know it yet.", max_turns=1, structure_bonus=True)
     assert none.episode.reward == -1.0
-    assert full.trace.extra["reward_formula"] == RewardRule(structure_bonus=True).formula != RewardRule().formula
+    assert full.trace.extra["reward_formula"] == describe_reward(EpisodeSettings(structure_bonus=True))
 
 
 def test_success_needs_public_tests_too(stage: Stage) -> None:
@@ -434,7 +434,7 @@ def test_code_that_is_flagged_earns_what_passes_nothing_unless_it_is_only_report
     verdict = Verdict(tests=(passed,), integrity="together", flags=("peeked",), isolation=Isolation(level=3))
     evaluation = Evaluation("def f(): pass", hidden=verdict)
     metrics = {"think_count": 2.0, "has_verify": 1.0}
-    rule = RewardRule(structure_bonus=True)
-    assert compute_reward(evaluation, metrics, rule) == -1.0
-    assert compute_reward(evaluation, metrics, msgspec.structs.replace(rule, flagged="report")) == pytest.approx(1.2)
-    assert "flagged" in rule.formula and "flagged" not in msgspec.structs.replace(rule, flagged="report").formula
+    zero, report = (EpisodeSettings(structure_bonus=True, flagged=flagged) for flagged in ("zero", "report"))
+    assert compute_reward(evaluation, metrics, zero) == -1.0
+    assert compute_reward(evaluation, metrics, report) == pytest.approx(1.2)
+    assert "flagged" in describe_reward(zero) and "flagged" not in describe_reward(report)

@@ -23,7 +23,7 @@ from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.episodes.identity import Identity, make_key, make_provenance, make_task
 from foretrace.episodes.metrics import EventCounter, compute_metrics
 from foretrace.episodes.proposers import Situation, read_call
-from foretrace.episodes.reward import RewardRule, compute_reward
+from foretrace.episodes.reward import compute_reward, describe_reward
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.token_context import TokenContext
@@ -73,7 +73,6 @@ class Episode:
         self.problem, self.protocol = problem, protocol
         self.settings = settings or EpisodeSettings()
         self.identity = identity or Identity()
-        self._reward_rule = RewardRule(structure_bonus=self.settings.structure_bonus, flagged=self.settings.flagged)
         self.done = False
         self.reward: float | None = None
         self._early = EarlyRuns(speculation, self.key)
@@ -314,7 +313,7 @@ class Episode:
         seconds = time.perf_counter() - started + self._early.saved_s - before[1]
         self._early.count(ReportedCall(ActionType.FINAL_ANSWER, TOOL_NAMES["submit"]), seconds, before)
         metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
-        self.reward = compute_reward(evaluation, metrics, self._reward_rule)
+        self.reward = compute_reward(evaluation, metrics, self.settings)
         self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)
         self.done = True
         await self._workspace.close()
@@ -334,7 +333,7 @@ class Episode:
             messages=self._transcript.messages,
             outcome=self._outcome,
             provenance=make_provenance(self.problem, self.protocol, self.identity, self._make_sampling_record()),
-            extra={"reward_formula": self._reward_rule.formula},
+            extra={"reward_formula": describe_reward(self.settings)},
         )
 
     def _make_sampling_record(self) -> dict[str, Any]:
