@@ -54,15 +54,6 @@ def test_address_key_and_patience_are_not(kind: str) -> None:
     assert kind != "ollama" or of(kind, options={"keep_alive": "1h"}) == plain
 
 
-def test_a_model_without_settings_tells_its_sampling_only() -> None:
-    assert (
-        describe_sampling(Sampling(), Scripted.of(["a"]))
-        == describe_sampling(Sampling())
-        == describe_sampling(Sampling(), Demo())
-    )
-    assert describe_sampling(Sampling(extra={"temperature": None}))["temperature"] is None
-
-
 @pytest.mark.parametrize(
     ("prompt", "prefill", "sent"),
     [

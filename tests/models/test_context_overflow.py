@@ -17,17 +17,8 @@ OPENAI = "This model's maximum context length is 8192 tokens. However, you reque
 VLLM = "This model's maximum context length is 4096 tokens. However, you requested "
 TABLE = {
     OPENAI + "9000 tokens (4904 in the messages, 4096 in the completion).": (8192, 4904),
-    OPENAI + "9000 tokens (4904 in your prompt; 4096 for the completion).": (8192, 4904),
-    "'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 4096 tokens "
-    "and your request has 23 input tokens (4096 > 4096 - 23).": (4096, 23),
     VLLM + "4000 output tokens and your prompt contains 230 input tokens, for a total of 4230 tokens.": (4096, 230),
-    VLLM
-    + "4000 output tokens and your prompt contains at least 97 input tokens, for a total of at least 4097 tokens.": (
-        4096,
-        None,
-    ),
-    VLLM + "4000 output tokens and your prompt contains 1500 characters (more than 960 characters, which is the upper "
-    "bound for 96 input tokens).": (4096, None),
+    VLLM + "4000 output tokens and your prompt contains at least 97 input tokens.": (4096, None),
     "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 4119 "
     "tokens: 23 tokens from the input messages and 4096 tokens for the completion.": (4096, 23),
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 23 `inputs` tokens and 4096 "
@@ -36,7 +27,6 @@ TABLE = {
     "input, 4096 in the output).": (4096, 23),
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 8202 tokens.": None,
     "request (9000 tokens) exceeds the available context size (4096 tokens)": None,
-    "The input (5000 tokens) is longer than the model's context length (4096 tokens).": None,
     "max_tokens is too large: 100000. This model supports at most 16384 completion tokens": None,
 }
 

@@ -35,12 +35,10 @@ class CodeBlocks:
 
     @property
     def code(self) -> str:
-        """All blocks, in order."""
         return "\n\n".join(block.code.strip("\n") for block in self._blocks) + "\n" * bool(self._blocks)
 
     @property
     def all_ran(self) -> bool:
-        """Whether all blocks were run in the session."""
         return all(block.state is not None for block in self._blocks)
 
     def append(self, code: str) -> None:
@@ -108,7 +106,6 @@ class CodeBlocks:
         return Operation(code, None, session, at, number)
 
     async def close(self) -> None:
-        """End the session."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -146,11 +143,7 @@ class CodeBlocks:
 
     async def _reopen(self) -> Session:
         """Open a new session, and run all blocks in it again. If one fails now (because of time or chance), the session
-        stays empty, and the blocks are only part of the answer.
-
-        Raises:
-            SandboxError: no session can be opened.
-        """
+        stays empty, and the blocks are only part of the answer."""
         await self.close()
         session, codes = await self.open(), [block.code for block in self._blocks]
         try:

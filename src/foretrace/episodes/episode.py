@@ -96,11 +96,7 @@ class Episode:
         return make_key(self.problem, self.protocol, self.identity, self.settings)
 
     async def start(self) -> tuple[ChatMessage, ...]:
-        """Start the sandbox; returns the opening messages.
-
-        Raises:
-            SandboxError: the sandbox cannot run.
-        """
+        """Start the sandbox; returns the opening messages."""
         await self._workspace.start()
         opening = self.protocol.opening(make_view(self.problem))
         self._chat = list(opening)
@@ -111,12 +107,10 @@ class Episode:
 
     @property
     def code(self) -> str:
-        """The answer so far."""
         return self._workspace.code
 
     @property
     def messages(self) -> tuple[ChatMessage, ...]:
-        """The messages before the next completion."""
         return tuple(self._chat)
 
     def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
@@ -133,7 +127,6 @@ class Episode:
 
     @property
     def speculates(self) -> bool:
-        """Whether `speculate` does anything."""
         return self._early.speculation is not None
 
     async def speculate(self) -> None:
@@ -165,7 +158,7 @@ class Episode:
         its early run would delay the first."""
         if not self.speculates:
             return
-        acts = [act for act in reply.acts if act.handling is not None and act.error is None]
+        acts = [act for act in reply.acting if act.error is None]
         if all(act.handling in ("check", "submit") for act in acts):
             acts.append(Act(kind="final", span=(0, 0), handling="submit"))
         wanted, in_session = list[Operation](), False
@@ -176,11 +169,7 @@ class Episode:
         await self._early.keep_only(wanted)
 
     async def step(self, completion: Completion) -> list[Result]:
-        """Read a completion, carry out its acts, and add their results to the prompt or end the episode.
-
-        Raises:
-            SandboxError: the sandbox cannot run.
-        """
+        """Read a completion, carry out its acts, and add their results to the prompt or end the episode."""
         if self.done:
             raise ValueError("the episode is done")
         self.turns += 1
@@ -225,14 +214,7 @@ class Episode:
         return msgspec.structs.replace(reply, text=added.text), added, end_ids
 
     async def end(self, reason: str) -> None:
-        """End the episode because of an external limit, and judge the answer so far.
-
-        Args:
-            reason: The exit reason, e.g. `context`.
-
-        Raises:
-            SandboxError: the sandbox cannot run.
-        """
+        """End the episode because of an external limit, and judge the answer so far."""
         await self._finish("limit", reason)
 
     async def fail(self, kind: str, message: str) -> None:
@@ -245,8 +227,7 @@ class Episode:
         """Carry out the acts that do something. An answer is not submitted if an act before it in the same reply
         failed, because the model has not seen that failure yet."""
         handled: list[_HandledAct] = []
-        acting = [act for act in reply.acts if act.handling is not None or act.error is not None]
-        for act, call in zip(acting, calls, strict=True):
+        for act, call in zip(reply.acting, calls, strict=True):
             started, begun_at = time.perf_counter(), _write_time(time.time())
             before = self._early.used, self._early.saved_s
             if act.error is not None:
@@ -300,7 +281,6 @@ class Episode:
         return [one._replace(token_ids=await context.add_injection(one.text)) for one in messages]
 
     def _add_to_prompt(self, reply: Reply, responses: list[str]) -> None:
-        """Add a reply and the responses to it to the next prompt."""
         if self.protocol.continues:
             self.prefill += reply.text + "".join(responses)
             return
@@ -319,11 +299,7 @@ class Episode:
         await self._workspace.close()
 
     def trace(self) -> Trace:
-        """The finished episode as a Trace, without an id.
-
-        Raises:
-            ValueError: the episode is not done.
-        """
+        """The finished episode as a Trace, without an id."""
         if self._outcome is None:
             raise ValueError("the episode is not done")
         return Trace(
@@ -342,7 +318,6 @@ class Episode:
         return {**self.identity.sampling, **mode}
 
     async def close(self) -> None:
-        """End whatever is still running. May be called twice."""
         await self._workspace.close()
 
     async def __aenter__(self) -> Self:

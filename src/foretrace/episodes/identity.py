@@ -85,7 +85,6 @@ def make_task(problem: Problem) -> Task:
 def make_provenance(
     problem: Problem, protocol: InteractionProtocol, identity: Identity, sampling: dict[str, Any]
 ) -> Provenance:
-    """The provenance of an attempt's trace."""
     return Provenance(
         origin="generated",
         source=problem.source or "problems",

@@ -43,11 +43,7 @@ class Proposer(Protocol):
         ...
 
     async def start(self) -> None:
-        """Make sure that it can answer.
-
-        Raises:
-            ModelError: its server cannot be reached.
-        """
+        """Make sure that it can answer."""
 
     async def close(self) -> None:
         """End everything that it started."""
@@ -93,7 +89,6 @@ class RecordedGuesses(Proposer):
         self.name, self._rows = name, rows
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        """See `Proposer.propose`."""
         return self._rows.get((situation.key, len(situation.messages)), ())[:k]
 
 

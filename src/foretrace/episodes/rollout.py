@@ -31,9 +31,6 @@ class EpisodeLimitError(Exception):
     """Raised by a completion function if the surrounding run allows no further completion.
 
     The episode then ends as at its limit of turns, and the answer so far is judged.
-
-    Args:
-        reason: The episode's exit reason, e.g. `max_total_tokens`.
     """
 
     def __init__(self, reason: str) -> None:
@@ -115,8 +112,6 @@ async def run_episode(
     `overflow` after the first turn.
 
     Args:
-        sampling: Used for each of the episode's requests; `None` means the defaults.
-        logprobs: Ask for the logprobs of each completion.
         describe: Makes the message of a failure for the trace; an environment may name settings in its users' terms.
 
     Raises:

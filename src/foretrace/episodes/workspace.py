@@ -14,7 +14,7 @@ from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
 from foretrace.episodes.code_blocks import CodeBlocks
 from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.protocols.base import Act, Result
-from foretrace.sandbox.base import FORMS, Limits, Sandbox
+from foretrace.sandbox.base import FORMS, Sandbox
 
 
 class Evaluation(NamedTuple):
@@ -69,12 +69,10 @@ class Workspace:
         self._isolation: Isolation | None = None
 
     async def start(self) -> None:
-        """Start the sandbox."""
         self._isolation = await self._sandbox.start()
 
     @property
     def code(self) -> str:
-        """The answer so far."""
         return self._code_blocks.code if self._answer is None else self._answer
 
     async def carry_out(self, act: Act) -> Result:
@@ -165,7 +163,6 @@ class Workspace:
         return counts.passed, counts.total
 
     async def evaluate(self) -> Evaluation:
-        """Judge the answer by all tests."""
         public, hidden = self._problem.public_tests, self._problem.hidden_tests
         return Evaluation(
             self.code,
@@ -206,9 +203,7 @@ class Workspace:
         await self._code_blocks.close()
 
 
-async def judge_with_retry(
-    sandbox: Sandbox, problem: Problem, code: str, tests: tuple[Test, ...], limits: Limits | None = None
-) -> Verdict:
+async def judge_with_retry(sandbox: Sandbox, problem: Problem, code: str, tests: tuple[Test, ...]) -> Verdict:
     """Judge code by tests of a problem. If the sandbox loses the run, which says nothing about the code, try once more.
     The verdict is `lost` if that run is lost, too."""
     judge = functools.partial(
@@ -219,7 +214,6 @@ async def judge_with_retry(
         setup=problem.setup,
         prompt=problem.prompt,
         form=problem.form,
-        limits=limits,
     )
     verdict = await judge()
     return await judge() if verdict.ending == "lost" else verdict

@@ -166,7 +166,6 @@ class Adapter(ClosingModel, ABC):
         return builder.build(time.perf_counter() - started, may_be_empty=may_be_empty)
 
     async def close(self) -> None:
-        """Close connections. May be called twice."""
         await self.http.close()
 
     async def read_stream(
@@ -235,7 +234,6 @@ def add_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_messages(messages: Sequence[ChatMessage]) -> list[dict[str, str]]:
-    """Messages in the form that all servers accept."""
     return [{"role": m.role, "content": m.content} for m in messages]
 
 

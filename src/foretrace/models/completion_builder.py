@@ -58,11 +58,7 @@ class CompletionBuilder:
         self._chars_left = max_reply_chars(self.request)
 
     def add_text(self, text: str | None, reasoning: str | None = None) -> None:
-        """Add to the text and the reasoning.
-
-        Raises:
-            ModelError: the reply is much longer than the token limit allows.
-        """
+        """Add to the text and the reasoning, which may not be much longer than the token limit allows."""
         if text:
             self.text.append(text)
             self._chars_left -= len(text)
@@ -75,15 +71,7 @@ class CompletionBuilder:
             raise self.errors.make("too_long", f"the reply has {chars:,} characters, for at most {asked:,} tokens")
 
     def build(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
-        """The finished completion.
-
-        Args:
-            seconds: How long the request took.
-            may_be_empty: Whether a reply without text is a success.
-
-        Raises:
-            ModelError: the stream ended before the reply did, or the reply is empty.
-        """
+        """The finished completion; a reply without text is a failure unless it `may_be_empty`."""
         text, reasoning = "".join(self.text), "".join(self.reasoning)
         if self.finish is None:
             if not (text or reasoning or self.token_logprobs or self.token_ids or self.usage or self.model):
@@ -158,9 +146,6 @@ def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...
     """The last run of tokens that spells the text: the index of its first token, and the text of each.
 
     Reasoning before the text is skipped. The last token may extend beyond the text if a stop sequence cut it.
-
-    Returns:
-        `None` if no run of tokens spells the text.
     """
     if not text:
         return 0, ()
@@ -225,9 +210,6 @@ def align_token_texts(text: str, shown: Sequence[str]) -> tuple[str, ...] | None
         text: The start of what the tokens spell. For tokens after its end, the text is what `shown` says.
         shown: Each token, decoded by itself. A token that is only part of a character is U+FFFD (perhaps several
             times), or empty. Other tokens may lack a space at their start.
-
-    Returns:
-        `None` if the tokens do not spell the text, or far too much of it is unreadable.
     """
     steps: list[dict[int, tuple[int, str]]] = []
     positions = [0]

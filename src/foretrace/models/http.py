@@ -42,11 +42,7 @@ class HttpClient:
         on that connection would be lost."""
 
     async def request_json(self, method: str, path: str, body: object, form: type[T]) -> T:
-        """Send one request; returns its JSON answer as `form`.
-
-        Raises:
-            ModelError: there is no connection, the status is not 200, or the answer has another form.
-        """
+        """Send one request; returns its JSON answer as `form`."""
         try:
             async with self._request(method, path, body) as response:
                 await self._check(response)
@@ -65,9 +61,6 @@ class HttpClient:
 
         Args:
             parse_line: Returns the JSON of a line (not empty, without its line end), or `None` if the line has none.
-
-        Raises:
-            ModelError: as for `request_json`; also if the stream breaks off or is longer than `max_bytes`.
         """
         chunks: list[bytes] = []
         try:
@@ -104,7 +97,6 @@ class HttpClient:
             raise self.errors.make("bad_reply", f"the reply is not JSON but {start!r}") from None
 
     async def close(self) -> None:
-        """Close the connections. May be called twice."""
         session, self._session = self._session, None
         if session is None or self._loop is not asyncio.get_running_loop():
             return

@@ -328,7 +328,6 @@ class _Run:
             await asyncio.sleep(_TICK_S)
 
     async def _make_attempt(self, plan: PlannedAttempt, meter: TokenMeter, journal: AsyncJournal) -> None:
-        """Make an attempt, and store it."""
         assert self._maker is not None, "prepare comes first"
         self.status.in_flight += 1
         try:
@@ -353,11 +352,7 @@ class _Run:
         self._count(attempt)
 
     def _count(self, attempt: FinishedAttempt) -> None:
-        """Count an attempt that is durable.
-
-        Raises:
-            SandboxError: the sandbox has failed too many attempts in a row.
-        """
+        """Count an attempt that is durable."""
         self.status.count(attempt)
         error = attempt.trace.outcome.error
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
@@ -365,7 +360,6 @@ class _Run:
             raise SandboxError(f"{error.message}; gave up after {_MAX_SANDBOX_FAILURES} attempts in a row")
 
     def make_report(self, error: ForetraceError | None = None) -> GenerateReport:
-        """The report of what was done, and the failure that ended the run."""
         status, meter = self.status, self._meter
         message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"

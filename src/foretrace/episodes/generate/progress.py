@@ -88,7 +88,6 @@ class RunProgress(RunCounts, eq=False):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run began."""
         return time.monotonic() - self.started
 
     def count(self, attempt: FinishedAttempt) -> None:
@@ -147,7 +146,6 @@ class RunProgress(RunCounts, eq=False):
         return total / self.judged if self.judged else None
 
     def compute_mean_metrics(self) -> dict[str, float]:
-        """The means of the metrics, by name."""
         return {name: round(total / self.judged, 4) for name, total in sorted(self.metric_sums.items())}
 
     def compute_recovery(self) -> float | None:

@@ -29,7 +29,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Price per million completion tokens."""
 
     def compute_cost(self, meter: TokenMeter) -> float:
-        """Cost of the tokens, in the unit of `cost`."""
         return (meter.prompt_tokens * self.price_in + meter.completion_tokens * self.price_out) / 1e6
 
     def check_time(self, seconds: float) -> str | None:
@@ -90,11 +89,7 @@ class GenerateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 def check_settings(settings: GenerateSettings) -> None:
-    """Check the settings.
-
-    Raises:
-        UsageError: a setting is out of range.
-    """
+    """Refuse settings that are out of range."""
     sampling, budget = settings.sampling, settings.budget
     counts = {"samples": settings.samples, "concurrency": settings.concurrency}
     for name, count in {**counts, "max_tokens": sampling.max_tokens, "top_k": sampling.top_k}.items():

@@ -28,7 +28,6 @@ def make_rng(prompt: Sequence[int], seed: int | None) -> random.Random:
 
 
 def sample_token(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
-    """The id of the next token."""
     if sampling.temperature <= 0 or sampling.top_k == 1:
         return int(logprobs.argmax())
     weights = np.exp((logprobs - logprobs.max()) / sampling.temperature)

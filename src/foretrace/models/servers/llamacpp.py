@@ -88,12 +88,9 @@ class LlamaCpp(Adapter):
         return msgspec.structs.replace(address, base=address.base.removesuffix("/v1"))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text (see `base.TokenModel.tokenize`)."""
         return await self.retry(lambda: self._tokenize(text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages in the model's template (see `base.TokenModel.render`)."""
-
         async def once() -> list[int]:
             return await self._tokenize(await self._render_prompt(messages), special=True, begin=True)
 

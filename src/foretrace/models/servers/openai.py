@@ -167,11 +167,9 @@ class OpenAI(Adapter):
         return msgspec.structs.replace(address, base=base if base.endswith("/v1") else f"{base}/v1")
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text (see `base.TokenModel.tokenize`)."""
         return await self.retry(lambda: tokenize_text(self.http, text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages in the model's template (see `base.TokenModel.render`)."""
         return await self.retry(lambda: tokenize_messages(self.http, messages))
 
     async def send(self, request: Request) -> CompletionBuilder:
@@ -279,11 +277,7 @@ class OpenAI(Adapter):
         return seen, asked.logprobs and logprobs
 
     def _drop_refused(self, asked: Request, error: ModelError, reasons: dict[str, str]) -> Request:
-        """The request without the parameter that the server refused; `refused_parameters` and `reasons` say why.
-
-        Raises:
-            ModelError: it refused something else.
-        """
+        """The request without the parameter that the server refused; `refused_parameters` and `reasons` say why."""
         cause, sampling = public_cause(error), asked.sampling
         if "higher max_tokens" in cause and sampling.max_tokens < _MORE_TOKENS:
             return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(sampling, max_tokens=_MORE_TOKENS))
@@ -396,7 +390,6 @@ class OpenAI(Adapter):
             builder.finish, builder.stop = "stop_sequence", matched
 
     def make_chat_body(self, request: Request) -> dict[str, Any]:
-        """JSON of a request to `/chat/completions`."""
         messages = list_messages(request.messages)
         body = self._make_common_body(request) | {"messages": messages}
         if request.prefill:
