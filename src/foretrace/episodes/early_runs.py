@@ -58,7 +58,6 @@ class _EarlyRun:
     started: float | None = None
     """Time at which it got a slot."""
     seconds: float = 0.0
-    """Seconds that it ran."""
     cpu: CpuMeter = field(default_factory=CpuMeter)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -18,9 +18,9 @@ from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Problem, Test
-from foretrace.core.trace import Outcome, Status, ToolCall, Trace
+from foretrace.core.trace import Outcome, Provenance, Status, ToolCall, Trace
 from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
-from foretrace.episodes.identity import Identity, make_key, make_provenance, make_task
+from foretrace.episodes.identity import Identity, make_key, make_task
 from foretrace.episodes.metrics import EventCounter, compute_metrics
 from foretrace.episodes.proposers import Situation, read_call
 from foretrace.episodes.reward import compute_reward, describe_reward
@@ -83,7 +83,6 @@ class Episode:
         self._events = EventCounter()
         self._results: list[Result] = []
         self.turns = 0
-        """Number of completions so far."""
         self.max_turns = self.settings.max_turns or protocol.max_turns
         self._outcome: Outcome | None = None
         self.prefill = ""
@@ -302,20 +301,32 @@ class Episode:
         """The finished episode as a Trace, without an id."""
         if self._outcome is None:
             raise ValueError("the episode is not done")
+        problem, identity = self.problem, self.identity
+        mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
         return Trace(
             key=self.key,
-            task=make_task(self.problem),
+            task=make_task(problem),
             tools=self.protocol.tools,
             messages=self._transcript.messages,
             outcome=self._outcome,
-            provenance=make_provenance(self.problem, self.protocol, self.identity, self._make_sampling_record()),
+            provenance=Provenance(
+                origin="generated",
+                source=problem.source or "problems",
+                raw_id=problem.id,
+                license=problem.license,
+                agent="foretrace",
+                model=identity.model or None,
+                protocol=self.protocol.name,
+                sampling={**identity.sampling, **mode},
+                seed=identity.seed,
+                sample=identity.sample,
+                run=identity.run,
+                capabilities=identity.capabilities,
+                tool_versions=identity.tool_versions,
+                created_at=identity.created_at,
+            ),
             extra={"reward_formula": describe_reward(self.settings)},
         )
-
-    def _make_sampling_record(self) -> dict[str, Any]:
-        """The sampling and the settings of the episode, for its trace."""
-        mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
-        return {**self.identity.sampling, **mode}
 
     async def close(self) -> None:
         await self._workspace.close()

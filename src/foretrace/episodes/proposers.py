@@ -22,13 +22,11 @@ class Situation(NamedTuple):
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     handlings: frozenset[Handling] = frozenset()
-    """Handlings of the protocol's acts."""
     entry_point: str | None = None
     """What the answer must define."""
     code: str = ""
     """The answer so far."""
     last: Result | None = None
-    """Result of the last act."""
 
 
 class Proposer(Protocol):

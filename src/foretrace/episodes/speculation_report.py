@@ -44,7 +44,6 @@ class Row(msgspec.Struct):
     """Figures for the calls of one action type."""
 
     tools: list[str] = []
-    """Names of the tools called."""
     calls: int = 0
     hits: int = 0
     """Calls that used an early result."""
@@ -65,14 +64,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One operation that was started early."""
 
     key: str
-    """Key of the trace."""
     step: int
     """Index of the message that the model was writing."""
     tool: str
     after_s: float
     """Seconds from the start of that reply to the start of the operation."""
     seconds: float
-    """Seconds that it ran."""
     used: bool
     saved_s: float = 0.0
 

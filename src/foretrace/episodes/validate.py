@@ -46,7 +46,6 @@ class JudgedTests(msgspec.Struct, frozen=True, kw_only=True):
     """The forms in which the tests of one problem are judged (`core.problem.Integrity`)."""
 
     problem: str
-    """The problem's id."""
     public: Integrity | None = None
     """`None` if there are no such tests, or if they cannot be judged."""
     hidden: Integrity | None = None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from difflib import get_close_matches
 from pathlib import PurePath
 from random import Random
@@ -174,16 +174,12 @@ class Adapter(ClosingModel, ABC):
         body: object,
         form: type[T],
         builder: CompletionBuilder,
-        add_event: Callable[[T, CompletionBuilder], None],
+        add_event: Callable[..., None],
         parse_line: Callable[[bytes], bytes | None] = parse_sse_line,
     ) -> CompletionBuilder:
         """Send a request whose answer is a stream, and add each of its events to the completion."""
-        limit = max_stream_bytes(builder.request)
-        events = self.http.stream_events(path, body, form, max_bytes=limit, parse_line=parse_line)
-        async with aclosing(events) as batches:
-            async for batch in batches:
-                for event in batch:
-                    add_event(event, builder)
+        limit, add = max_stream_bytes(builder.request), functools.partial(add_event, builder=builder)
+        await self.http.read_stream(path, body, form, add, max_bytes=limit, parse_line=parse_line)
         return builder
 
     def unknown_model(self, names: Iterable[str], remedy: str = "name one of those") -> ModelError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -50,19 +50,32 @@ class HttpClient:
         except _transport_errors() as error:
             raise self._classify(error) from None
 
-    async def stream_events(
-        self, path: str, body: object, form: type[T], *, max_bytes: int, parse_line: Callable[[bytes], bytes | None]
-    ) -> AsyncGenerator[Iterable[T]]:
-        """Events of a streamed answer, in batches; close it with `contextlib.aclosing`.
+    async def read_stream(
+        self,
+        path: str,
+        body: object,
+        form: type[T],
+        add: Callable[[T], None],
+        *,
+        max_bytes: int,
+        parse_line: Callable[[bytes], bytes | None],
+    ) -> None:
+        """Send one request whose answer is a stream, and call `add` with each of its events.
 
         Nobody needs a token before the reply is complete, so lines are collected up to `_BATCH_BYTES`. A line that may
-        report a failure is yielded at once, since the server may send nothing after it. If the stream breaks off, all
-        complete lines before that are yielded.
+        report a failure is read at once, since the server may send nothing after it. If the stream breaks off, all
+        complete lines before that are read.
 
         Args:
             parse_line: Returns the JSON of a line (not empty, without its line end), or `None` if the line has none.
         """
         chunks: list[bytes] = []
+
+        def read_lines(lines: bytes) -> None:
+            for line in lines.split(b"\n"):
+                if (text := line.strip()) and (data := parse_line(text)) is not None:
+                    add(self.decode(data, form))
+
         try:
             async with self._request("POST", path, body, close=self._may_drop) as response:
                 await self._check(response)
@@ -74,18 +87,13 @@ class HttpClient:
                         raise self.errors.make("too_long", f"the reply is longer than {max_bytes:,} bytes")
                     # The start of a long line is not joined again for each chunk, since it cannot be decoded yet.
                     if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
-                        whole, end, rest = b"".join(chunks).rpartition(b"\n")
+                        whole, _, rest = b"".join(chunks).rpartition(b"\n")
                         chunks, size = [rest], len(rest)
-                        yield self._decode_lines(whole + end, form, parse_line)
-                yield self._decode_lines(b"".join(chunks), form, parse_line)
+                        read_lines(whole)
+                read_lines(b"".join(chunks))
         except _transport_errors() as error:
-            yield self._decode_lines(b"".join(b"".join(chunks).rpartition(b"\n")[:2]), form, parse_line)
+            read_lines(b"".join(chunks).rpartition(b"\n")[0])
             raise self._classify(error) from None
-
-    def _decode_lines(self, lines: bytes, form: type[T], parse_line: Callable[[bytes], bytes | None]) -> Iterator[T]:
-        for line in lines.split(b"\n"):
-            if (text := line.strip()) and (data := parse_line(text)) is not None:
-                yield self.decode(data, form)
 
     def decode(self, data: bytes, form: type[T]) -> T:
         try:

@@ -34,9 +34,7 @@ class AdaptiveLimiter:
         self, initial: int, max_limit: int | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.limit = initial
-        """The current number of slots."""
         self.in_use = 0
-        """Slots that are taken."""
         self._max_limit = max_limit
         self._clock = clock
         self._waiters: deque[asyncio.Future[None]] = deque()

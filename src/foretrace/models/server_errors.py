@@ -134,10 +134,8 @@ class ServerErrors:
     """Creates the errors of one model at one server."""
 
     origin: str
-    """Scheme, host and port."""
     model: str
     adapter: str
-    """Name of the adapter."""
     key: ApiKey | None
     key_variable: str
     """Environment variable of the adapter's key; empty if it has none."""

@@ -173,7 +173,6 @@ class _Run:
         self._settings, self._speculation = settings, speculation
         self._progress = progress
         self._meter = TokenMeter()
-        """Tokens of all attempts."""
         self._in_flight: list[TokenMeter] = []
         """Tokens of each attempt in flight."""
         self._measured = 0

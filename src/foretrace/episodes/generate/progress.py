@@ -24,11 +24,9 @@ class RunCounts(msgspec.Struct, kw_only=True):
     asked: int = 0
     """Attempts requested by the command."""
     already_done: int = 0
-    """Attempts stored before."""
     filtered: int = 0
     """Attempts finished before and left out by `keep`."""
     done: int = 0
-    """Attempts of this run that ended."""
     remaining: int = 0
     """Attempts not started or not finished."""
     stored: int = 0
@@ -43,7 +41,6 @@ class RunCounts(msgspec.Struct, kw_only=True):
     retried: int = 0
     """Attempts that were started a second time after a failure of the server."""
     replies: int = 0
-    """Completions of the attempts of this run."""
     cut_replies: int = 0
     """Replies that were cut at the token limit."""
     model_s: float = 0.0
@@ -66,9 +63,7 @@ class RunProgress(RunCounts, eq=False):
     doing: str = "starting"
     isolation: Isolation | None = None
     successes: int = 0
-    """Attempts of this run that passed all tests."""
     ideal_attempts: int = 0
-    """Attempts of this run that are ideal."""
     reward_sum: float = 0.0
     """Sums over the attempts of this run without an error, like `metric_sums`."""
     metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
