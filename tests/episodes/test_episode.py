@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -218,21 +219,19 @@ def test_what_was_different_about_a_completion_stands_in_its_first_message(stage
     assert own == [told, *[{}] * (len(own) - 1)] and len(own) > 2
 
 
-def test_it_can_be_ended_from_outside_and_is_judged(stage: Stage) -> None:
-    async def live(*replies: str) -> Trace:
+@pytest.mark.parametrize(("reply", "reward"), [(GOOD, 1.0), ("I only talk of it.", -1.0)])
+def test_it_can_be_ended_from_outside_and_is_judged(stage: Stage, reply: str, reward: float) -> None:
+    async def live() -> Trace:
         async with Episode(ADD, Tools(), stage.sandbox) as episode:
             await episode.start()
-            for reply in replies:
-                await episode.step(Completion(text=reply))
+            await episode.step(Completion(text=reply))
             await episode.end("context")
             assert episode.done
             return episode.trace()
 
-    outcome = stage.runner.run(live(GOOD)).outcome
-    assert (outcome.status, outcome.exit_reason, outcome.reward, outcome.success) == ("limit", "context", 1.0, True)
-    assert outcome.error is None and outcome.tests is not None and outcome.tests.total == 5
-    outcome = stage.runner.run(live("I only talk of it.")).outcome
-    assert (outcome.exit_reason, outcome.reward, outcome.success) == ("context", -1.0, False)
+    outcome = stage.runner.run(live()).outcome
+    assert (outcome.status, outcome.exit_reason, outcome.reward, outcome.error) == ("limit", "context", reward, None)
+    assert outcome.success == (reward > 0) and outcome.tests is not None and outcome.tests.total == 5
 
 
 def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
@@ -326,8 +325,6 @@ def test_the_trace_says_how_it_was_made(stage: Stage) -> None:
 
 def stories(stage: Stage) -> list[Trace]:
     """Attempts at a few problems in each protocol, some of which fail."""
-    import json
-
     body = json.dumps({"name": "python", "arguments": {"code": f"{RIGHT}print(add(1, 2))"}})
     replies = {
         "tools": [BAD, GOOD, DONE],

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,10 +18,6 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.requirements import find_token_model
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.token_context import TokenContext
-from foretrace.models.demo_model.network import KVCache
-from foretrace.models.demo_model.sampling import log_softmax
-from foretrace.models.servers.demo import Demo, load_checkpoint
-from foretrace.problems.builtin import Builtin
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
@@ -277,45 +272,3 @@ def test_a_turn_at_a_server_that_takes_ids(stage: Stage, kind: str) -> None:
         whole += own
     last = next(seen.body["prompt"] for seen in reversed(server.requests) if "prompt" in seen.body)
     assert whole[: len(last)] == last
-
-
-# --- with a real model
-
-
-@pytest.mark.slow
-def test_a_real_stream_is_rescored_to_the_same_logprobs(stage: Stage) -> None:
-    """By the network itself, over the whole stream at once."""
-    model = Demo()
-    problems = list(Builtin().load())[:4]
-
-    async def live() -> list[Trace]:
-        async with model:
-            found: list[Trace] = []
-            for seed in range(2):
-                for problem in problems:
-                    episode = Episode(problem, Inline(), stage.sandbox, tokens=model)
-                    found.append(await rollout(episode, model, Sampling(temperature=1.0, seed=seed, max_tokens=400)))
-            return found
-
-    traces = stage.runner.run(live())
-    text, network = load_checkpoint()
-    called = ended = 0
-    for trace in traces:
-        turn = turn_of(trace)
-        called += any(m.injected for m in turn)
-        ids = list(turn[0].sampled.prompt_token_ids or ()) if turn[0].sampled else []
-        wanted: list[tuple[int, float]] = []
-        for message in turn:
-            assert message.sampled and (message.sampled.prompt_token_ids is None) == (message is not turn[0])
-            spelled = b"".join(text.token_bytes[i] for i in message.sampled.token_ids)
-            assert spelled.decode(errors="replace") == message.content
-            if message.sampled.logprobs:
-                assert message.role == "assistant"
-                wanted += enumerate(message.sampled.logprobs, len(ids))
-            ids += message.sampled.token_ids
-        scores = log_softmax(network.forward(ids, KVCache(network.config)))
-        again = [scores[place - 1][ids[place]] for place, _ in wanted]
-        assert np.allclose(again, [logprob for _, logprob in wanted], atol=1e-3)
-        ends = [place for place, i in enumerate(ids) if i in text.end_ids and place > len(ids) - 2]
-        ended += bool(ends)
-    assert called >= 4 and ended >= 4

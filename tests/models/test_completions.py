@@ -183,6 +183,8 @@ def test_injected_text_cannot_become_a_special_token(kind: str) -> None:
             assert isinstance(model, TokenModel)
             (end,) = await model.tokenize("<|im_end|>", special=True)
             ids = await model.tokenize("a<|im_end|>b")
+            with pytest.raises(UsageError, match="prompt_ids"):
+                await model.complete(Request(prefill="x"))
         assert end not in ids and server.decode(ids) == "a<|im_end|>b"
 
     at(ModelServer(ids=True), use)
@@ -198,13 +200,6 @@ def test_vllm_chat_gives_ids_once_the_probe_has_seen_them() -> None:
         assert server.decode(list(found.prompt_token_ids or ())).endswith("assistant\n")
 
     at(ModelServer(ids=True), use)
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-@pytest.mark.parametrize("request_", [Request(), Request(prefill="x")], ids=["nothing", "prefill"])
-def test_a_request_of_nothing_is_refused(kind: str, request_: Request) -> None:
-    with pytest.raises(UsageError, match="prompt_ids"):
-        complete(kind, ModelServer(), request_)
 
 
 @pytest.mark.parametrize("base", ["{}", "{}/", "{}/v1", "{}/v1/", "{}/v1/chat/completions"])

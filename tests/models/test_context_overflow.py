@@ -36,11 +36,13 @@ def test_what_servers_say(said: str) -> None:
     assert parse_overflow(said) == TABLE[said]
 
 
-def ask(said: str, *, ids: bool = False, most: int = 4096, status: int = 400, **more: Any) -> tuple[Any, list[int]]:
-    """What came of a request that was refused once with these words, and the lengths of a reply that were asked for."""
+def ask(
+    said: str, *, ids: bool = False, most: int = 4096, status: int = 400, times: int = 1, **more: Any
+) -> tuple[Any, list[int]]:
+    """What came of a request that was refused with these words, and the lengths of a reply that were asked for."""
 
     async def use(server: ModelServer) -> Completion | ModelError:
-        server.fault(PATHS["openai"], status=status, body=json.dumps({"error": {"message": said}}))
+        server.fault(PATHS["openai"], status=status, body=json.dumps({"error": {"message": said}}), times=times)
         async with model_at("openai", server.url) as model:
             try:
                 return await model.complete(asking(sampling=Sampling(max_tokens=most, extra=more)))
@@ -65,26 +67,24 @@ def test_a_prompt_that_was_not_counted_is_counted_where_the_server_can(said: str
     assert (error.kind, asked) == ("overflow", [4096])
 
 
-def test_what_leaves_no_room_is_an_overflow() -> None:
-    tight = "This model's maximum context length is 100 tokens. However, you requested 90 tokens ({} in the messages, "
-    for prompt, count in ((35, 2), (36, 1), (200, 1), (10, 1)):  # the last would need no refusal
-        done, asked = ask(tight.format(prompt) + "50 in the completion).", most=80)
-        assert len(asked) == count and (count == 2 or done.kind == "overflow")
+FITS = next(said for said, found in TABLE.items() if found == (4096, 23))
+TIGHT = "This model's maximum context length is 100 tokens. You requested 90 tokens ({} in the messages, 50 in "
 
 
-def test_it_is_asked_once_more_only_and_not_where_the_user_set_the_name() -> None:
-    said = next(said for said, found in TABLE.items() if found == (4096, 23))
-
-    async def use(server: ModelServer) -> None:
-        server.fault(PATHS["openai"], status=400, body=json.dumps({"error": {"message": said}}), times=-1)
-        async with model_at("openai", server.url) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.complete(asking(sampling=Sampling(max_tokens=4096)))
-        assert caught.value.kind == "overflow" and len(server.sent(PATHS["openai"])) == 2
-
-    at(ModelServer(), use)
-    error, asked = ask(said, max_tokens=5000)
-    assert (error.kind, asked) == ("overflow", [5000])
+@pytest.mark.parametrize(
+    ("said", "how", "lengths"),
+    [
+        (f"{TIGHT.format(35)}the completion).", {"most": 80}, [80, 64]),
+        (f"{TIGHT.format(36)}the completion).", {"most": 80}, [80]),  # too little is left
+        (f"{TIGHT.format(200)}the completion).", {"most": 80}, [80]),
+        (f"{TIGHT.format(10)}the completion).", {"most": 80}, [80]),  # it would need no refusal
+        (FITS, {"times": -1}, [4096, 4072]),  # once more only
+        (FITS, {"max_tokens": 5000}, [5000]),  # the user has set the name
+    ],
+)
+def test_what_leaves_no_room_is_an_overflow(said: str, how: dict[str, Any], lengths: list[int]) -> None:
+    done, asked = ask(said, **how)
+    assert asked == lengths and (lengths == [80, 64] or done.kind == "overflow")
 
 
 SHARED = '{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'

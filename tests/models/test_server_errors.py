@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import ssl
-import subprocess
 import time
 import traceback
 from pathlib import Path
@@ -151,27 +148,6 @@ def test_a_reply_of_a_megabyte_is_not_believed(kind: str, logprobs: bool) -> Non
     error = failure(kind, Deaf(logprobs=logprobs))
     assert (error.kind, error.retryable) == ("too_long", False)
     assert ("bytes" if logprobs else "1,000,000 characters, for at most 50 tokens") in str(error)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
-def test_a_certificate_that_nobody_trusts(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    paths = ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*make, *paths], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-
-    async def use() -> None:
-        server = await ModelServer().start(tls=context)
-        async with model_at("ollama", server.url, api_key=KEY) as model:
-            with pytest.raises(ModelError, match="certificate") as caught:
-                await model.complete(asking())
-            hides(caught.value, model)
-        await server.stop()
-        assert not server.requests and caught.value.kind == "tls"
-
-    asyncio.run(use())
 
 
 HOMES = [(Ollama, "OLLAMA_API_KEY", "https://ollama.com"), (OpenAI, "OPENAI_API_KEY", "https://api.openai.com")]

@@ -78,11 +78,10 @@ class ThrottledModel(ModelWrapper):
         """
         async with self._limiter:
             first_try = last_try = await self._wait_for_pause()
-            reported = False
 
             async def on_retry(failure: ModelError, seconds: float) -> None:
-                nonlocal last_try, reported
-                reported, self.failing = True, failure.kind
+                nonlocal last_try
+                self.failing = failure.kind
                 if failure.kind not in _OVERLOAD_KINDS:
                     await asyncio.sleep(seconds)
                     return
@@ -100,11 +99,7 @@ class ThrottledModel(ModelWrapper):
                 self._record_failure(error, first_try, last_try)
                 raise
             self._failed_rounds, self.failing = 0, ""
-            tokens = self._meter.add(request, completion)
-            if not reported and _OVERLOAD_KINDS.intersection(completion.extra.get("retried", ())):
-                self._limiter.record_overload(last_try)
-            else:
-                self._limiter.record_success(last_try, max(1, tokens))
+            self._limiter.record_success(last_try, max(1, self._meter.add(request, completion)))
             return completion
 
     async def _wait_for_pause(self) -> float:

@@ -232,14 +232,3 @@ def test_it_solves_what_it_knows_with_failures_and_repairs_on_the_way() -> None:
     assert sum(bool(outcome.success) for outcome in outcomes) >= 6
     assert any(not outcome.success for outcome in outcomes)
     assert sum(bool(outcome.metrics["recovered"]) for outcome in outcomes) >= 1
-
-
-def test_it_may_be_closed_twice_and_used_again() -> None:
-    async def use(model: Demo) -> list[str]:
-        first = await model.complete(asking(most=3))
-        await model.close()
-        await model.close()
-        return [first.text, (await model.complete(asking(most=3))).text]
-
-    first, second = with_model(use)
-    assert first == second
