@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foretrace.clean.named_values import SIGNS, SPECIAL_WAYS, WAYS
+from foretrace.clean.named_values import IN_QUERY, SIGNS, SPECIAL_WAYS, WAYS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
 from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, KEY_KINDS, OF_SERVICE, TOKENS, TYPE_NAME, VAGUE_WORDS
 from foretrace.core.errors import ForetraceError
@@ -18,10 +18,10 @@ _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
 _TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
 _ROUGHLY_NAMED = (
     rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
-    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
-    r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|appid|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
-    rf"|{SIGNS}|{OF_SERVICE}"
-    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw)[\\\"'=:]"
+    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s@\"'<>]+@"
+    r"|(?i:sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass|identified\s|basic\s|login|\s-[ua]|--user|sudo\s+-S)"
+    rf"|{IN_QUERY}|{SIGNS}|{OF_SERVICE}"
+    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw) ?[\\\"'=:]"
 )
 """Matches every text that `_NAMED` or one of `_OTHERS` matches, in half the time."""
 _VALUE = r"(?:\*?[0-9!@#+?^][^\s\"'<>(){}\[\],;]{5}|\*?[^\s\"'<>(){}\[\],;:%*0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"

@@ -68,9 +68,9 @@ line here and one of its words to `SIGNS`."""
 REST = r"(?:[^\n|;&]|&[^&\s])"
 """A character of the same command, also for RE2: an `&` only counts inside an address."""
 SIGNS = (
-    r"zip [^\n]*-P|\b7z|rar [^\n]*-h?p|mongo|cqlsh|sqlcmd|\bbcp |mosquitto_|\bldap[a-z]|\blftp|\bncftp|\bsmb|rpcclient|"
-    r"etcdctl|openssl|keytool|jarsigner|apksigner|net user|rabbitmqctl|wpa_pass|\bsnmp|community |SecureString|"
-    r"add-mask|jwt\.|(?i:login|\bpw\b)"
+    r"zip\b[^\n]*\s-P|\b7z|rar\b[^\n]*\s-h?p|mongo|cqlsh|sqlcmd|\bbcp |mosquitto_|\bldap[a-z]|\blftp|\bncftp|\bsmb|rpcclient|"
+    r"etcdctl|openssl|keytool|jarsigner|apksigner|net user|rabbitmqctl|wpa_pass|\bsnmp|community |(?i:SecureString)|"
+    r"add-mask|jwt\.|(?i:login|\bpw\b|user(?:name)?[ :=]+[^\s,;/]+ / )"
 )
 """Every text with such a place contains one of these, or one of the names in `gate._ROUGHLY_NAMED`."""
 PLACES = "(?:" + "|".join(_PLACES).replace("…", f"(?:{REST}*)") + r")[\\\"'`]*[^\s\"'`|;<>(),\\]{4}"
@@ -151,9 +151,9 @@ _USER_ALONE = re.compile(r"(?i)\b(?:https?|git|ssh|ftp)://(?P<bare>[A-Za-z0-9_-]
 _ORACLE = re.compile(
     r"(?:\boracle:\w{1,8}:|\bsqlplus\s(?:-\w{1,20}\s){0,4})[\"']?\w{1,60}/[\"']?(?P<bare>[^\s@\"'`/\\]{3,128})[\"']?@"
 )
-_QUERY = re.compile(
-    r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)=(?P<bare>[A-Za-z0-9%+/_.~=-]{16,4096})"
-)
+IN_QUERY = r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)="
+"""A parameter of a URL, also for RE2."""
+_QUERY = re.compile(rf"{IN_QUERY}(?P<bare>[A-Za-z0-9%+/_.~=-]{{16,4096}})")
 _PGPASS = re.compile(
     r"(?:^|(?<=[\s\"']))[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>[^\s\"'\\]{6,256})(?=[\s\"'\\]|\Z)"
 )
@@ -283,26 +283,25 @@ def _is_random_value(match: re.Match[str]) -> bool:
     return is_random(match["bare"])
 
 
-_BEFORE_AT = r"[a-z0-9+]://[^\s/@\"'<>]+@"
 WAYS = (
-    Way("password", _ENV, _is_plain_password, r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t])[\\\"']*[^\s\"'`$<({%]{4}"),
-    Way("password", _LINE, _is_password_line, r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)"),
+    Way("password", _ENV, _is_plain_password, r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t]+)[\\\"']*[^\s\"'`]{4}"),
+    Way("password", _LINE, _is_password_line, r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)"),
     Way(
         "password",
         _COMMANDS,
         _is_command_password,
-        r"(?i:(?:curl|http|https|wget)\b[^\n]*\s-(?:u|a|-user|-auth)[ =]?[\\\"']*[^\s:\"']+:|sshpass|(?:mysql|mariadb|docker login|login)[^\n]* -p|"
-        r"redis-cli|htpasswd|chpasswd|identified by|-pass(?:in|out)? |password ?\([\\\"'])",
+        r"(?i:(?:curl|http|https|wget)\b[^\n]*\s(?:-u|-a|--user|--auth)[ =]?[\\\"']*[^\s:\"']+:|sshpass|(?:mysql|mariadb|login)[^\n]*\s-p|"
+        r"redis-cli|htpasswd|chpasswd|identified\s+by\s|-pass(?:in|out)?\s+pass:|password\s*\([\\\"']*[^\s\"'`|;<>()]{4})",
     ),
-    Way("password", _PIPED, _is_given, r"(?:echo|printf) [^\n]*\|[^\n]*(?:-stdin|-token|sudo|chpasswd|login)"),
+    Way("password", _PIPED, _is_given, r"(?:echo|printf)\b[^|]*\|[^\n|]*(?:-stdin|-token|sudo|chpasswd|login)"),
     Way("password", _PGPASS, _is_pgpass, r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}"),
     Way("password", _NETRC, _is_given, r"\blogin\s+\S+\s+password\s"),
     Way("authorization", _HEADER, _is_authorization, r"(?i:authorization)"),
-    Way("authorization", _BEARER, _is_bearer, r"(?i:(?:bearer|basic) [\w.+/~=-]*[0-9])"),
-    Way("password", _USER_INFO, _is_user_info, _BEFORE_AT),
-    Way("password", _ORACLE, _is_oracle_password, r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@"),
-    Way("token", _USER_ALONE, _is_random_user, _BEFORE_AT),
-    Way("token", _QUERY, _is_random_value, r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|token|X-Amz-[A-Z]|X-Goog-S|Signature)="),
+    Way("authorization", _BEARER, _is_bearer, r"(?i:bearer\s+[\w.+/~=-]*[0-9]|basic\s+[\w.+/~=-]{12})"),
+    Way("password", _USER_INFO, _is_user_info, r"(?i:[a-z0-9+.-]://[^\s/:@\"'<>]*:[^\s@\"'<>]+@)"),
+    Way("password", _ORACLE, _is_oracle_password, r"(?:oracle:|sqlplus)[^/]*/[^\s/@]+@"),
+    Way("token", _USER_ALONE, _is_random_user, r"(?i:[a-z]://[a-z0-9_-]{20}[a-z0-9_-]*:?@)"),
+    Way("token", _QUERY, _is_random_value, IN_QUERY),
     Way("password", _GIVEN, _is_given, PLACES),
 )  # fmt: skip
 """To add a way, add a line here."""
@@ -409,8 +408,8 @@ def _find_inserted(text: str) -> Iterator[Span]:
 
 SPECIAL_WAYS: tuple[tuple[str, Callable[[str], Iterator[Span]]], ...] = (
     (OF_SERVICE, _find_keys_of_services),
-    (r"(?i:cookie2?[\\\"'`\]]*[\s:=,])|\s-b[ =][\"']|\s--cookie", _find_cookies),
-    (r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)", _find_before_words),
+    (r"(?i:cookie2?[\\\"'`\]]*[\s:=,]|\bcurl\b[^\n]*\s(?:-b|--cookie)[ =])", _find_cookies),
+    (rf"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+)*(?i:{SECRET_WORDS})", _find_before_words),
     (rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)", _find_inserted),
 )  # fmt: skip
 """Signs of what needs more than one pattern, and what finds it."""
