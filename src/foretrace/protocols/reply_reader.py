@@ -53,7 +53,7 @@ def _find_missing_tag(text: str, parts: Sequence[ReplyBlock], stops: tuple[str, 
 
 
 def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], handlings: Mapping[ActKind, Handling]) -> Reply:
-    """Parse a reply into acts."""
+    """Parse a reply into acts. With `cut`, the token limit ended it, and an unclosed last block is refused."""
     kept, hallucinated = cut_hallucinated(text)
     cut = cut and not hallucinated
     parts = split_reply(kept)

@@ -45,7 +45,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Args:
             total: Tokens of all attempts.
             in_flight: Tokens of each attempt in flight.
-            finished: Number of the others.
+            finished: Number of finished attempts that used any tokens.
             guess: Most tokens that an attempt may use, which is the estimate for each until one has finished.
         """
         if not in_flight and not finished:

@@ -140,7 +140,7 @@ class Ollama(Adapter):
         )
 
     async def _no_continuation(self, messages: Sequence[ChatMessage], plain: int | None) -> str:
-        """Why an assistant turn cannot be continued here, whose messages have `plain` tokens; empty if it can."""
+        """Why an assistant turn cannot be continued; empty if it can. As a chat, `messages` have `plain` tokens."""
         asked = Request(sampling=Sampling(temperature=0.0, max_tokens=1))
         try:
             prompt = await self.render_prompt(messages)

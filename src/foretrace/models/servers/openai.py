@@ -174,7 +174,7 @@ class OpenAI(Adapter):
 
     async def send(self, request: Request) -> CompletionBuilder:
         """Send one request. If prompt and reply do not fit into the context together, send it again with a lower token
-        limit, which `Completion.extra["max_tokens"]` then tells."""
+        limit, which is recorded in `Completion.extra["max_tokens"]`."""
         try:
             return await self._send_once(request)
         except ModelError as error:
