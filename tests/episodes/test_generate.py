@@ -27,6 +27,7 @@ from episodes.generating import (
     right,
     saying,
     stored,
+    turn_of,
     wrong,
 )
 from fakes.model_server import ModelServer, serving
@@ -144,6 +145,22 @@ def test_errors_are_stored_as_such_and_made_again(ground: Ground, tmp_path: Path
     kept = ground.generate(tmp_path / "k", flaky, keep="success")
     assert (kept.counts.stored, kept.counts.failed) == (4, 2)
     assert ground.generate(tmp_path / "k", right, keep="success").counts.done == 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"logprobs": (-0.1, float("-inf")), "exact": "text"}, {"usage": Usage(prompt_tokens=1.5)}],  # type: ignore[arg-type]
+    ids=["logprobs", "usage"],
+)
+def test_numbers_that_cannot_be_read_back_are_the_error_of_their_attempt(
+    ground: Ground, tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    def say(request: Request) -> Completion:
+        return Completion(text=right(request), **odd if number_in(request) == 1 and turn_of(request) else {})
+
+    report = ground.generate(tmp_path / "t", say)
+    assert (report.counts.errors, report.counts.stored, report.success) == ({"unwritable": 1}, 6, 1.0)
+    assert ground.generate(tmp_path / "k", say, keep="success").counts.failed == 1
 
 
 @pytest.mark.parametrize("kind", ["bad_key", "not_found", "quota"])
@@ -327,6 +344,14 @@ NAN = float("nan")
 def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ground.generate(tmp_path / "t", **settings)
+
+
+def test_options_of_redaction_are_checked_first(ground: Ground, tmp_path: Path) -> None:
+    ground.generate(tmp_path / "finished")
+    down = model_at("openai", "http://127.0.0.1:9", retries=0)
+    for out, model in (("finished", saying(right)), ("new", down)):
+        with pytest.raises(UsageError, match=r"redact_emails.* takes out more than secrets"):
+            ground.generate(tmp_path / out, model, redact=False, redact_emails=True)
 
 
 @pytest.mark.parametrize(

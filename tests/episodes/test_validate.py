@@ -156,6 +156,7 @@ def test_which_tests_are_judged_in_which_form_and_which_cannot_be() -> None:
             problem("object", "def f(n):\n    return type('N', (int,), {})(n + 1)\n"),
             problem("bad", hidden_tests=bad),
             problem("mixed", public_tests=(Test(code="assert f(1)"), Test(stdin="", stdout=""))),
+            problem("bare", public_tests=(), hidden_tests=()),
         ]
     )
     assert [(one.problem, one.public, one.hidden) for one in found.judged] == [
@@ -165,9 +166,11 @@ def test_which_tests_are_judged_in_which_form_and_which_cannot_be() -> None:
         ("object", "together", "together"),
         ("bad", "values", None),
         ("mixed", None, "values"),
+        ("bare", None, None),
     ]
     assert found.forms == {"calls": 2, "together": 1, "values": 2}
     said = [(f.problem, f.kind, f.tests, f.detail.split(":")[0]) for f in found.faults]
+    assert said.pop() == ("bare", "unusable", None, "no tests")
     assert said.pop()[:3] == ("mixed", "unusable", "public")
     assert said == [
         ("bad", "unusable", "hidden", "test 1 has no assert"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+import ssl
+import subprocess
 import time
 import traceback
 from pathlib import Path
@@ -115,8 +118,29 @@ def test_a_failure_at_any_place_is_one_clear_line(
     kind: str, server: dict[str, Any], settings: dict[str, Any], slug: str, words: str
 ) -> None:
     own = {"context_length": 1} if kind == "ollama" and slug == "overflow" else {}
-    error = failure(kind, ModelServer(**server), api_key=KEY, **settings, **own)
+    running = ModelServer(**server)
+    error = failure(kind, running, api_key=KEY, **settings, **own)
     assert error.kind == slug and words in str(error)
+    assert all(seen.headers["Authorization"] == f"Bearer {KEY}" for seen in running.requests)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_nothing_is_sent_to_a_server_whose_certificate_is_not_trusted(tmp_path: Path) -> None:
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def use() -> None:
+        server = await ModelServer().start(tls=context)
+        async with model_at("ollama", server.url, api_key=KEY) as model:
+            with pytest.raises(ModelError, match="certificate") as caught:
+                await model.complete(asking())
+        await server.stop()
+        assert caught.value.kind == "tls" and not server.requests
+
+    asyncio.run(use())
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
@@ -185,7 +209,7 @@ def test_a_base_url_that_is_none(url: str) -> None:
     assert "pass" not in str(caught.value).replace("password", "")
 
 
-def test_names_and_options_that_are_none() -> None:
+def test_bad_names_and_options_are_refused() -> None:
     with pytest.raises(UsageError, match="backoff_s, keep_alive, think"):
         Ollama("m", Server(options={"thinking": "true"}))
     with pytest.raises(UsageError, match="backoff_s is a number, not 'soon'"):
@@ -204,6 +228,13 @@ def test_a_connection_that_is_closed_behind_a_reply_loses_no_request(kind: str) 
                 assert (await model.complete(asking())).text == "ok"
 
     at(ModelServer(like_llama=True), use)
+
+
+def test_a_request_that_timed_out_and_an_overflow_within_a_stream_have_their_own_words() -> None:
+    errors = ServerErrors("http://host", "m", "openai", None, "")
+    slow, long = errors.from_status(408, b"slow"), errors.from_stream("maximum context length")
+    assert (slow.kind, public_message(slow)) == ("timeout", "model m: HTTP 408 'slow'; try again later")
+    assert (long.kind, public_cause(long)) == ("overflow", "'maximum context length'")
 
 
 def test_what_is_stored_has_no_address() -> None:

@@ -58,8 +58,9 @@ class CodeBlocks:
             return result
         session = self._session
         for replacement in find_replacements([block.code for block in self._blocks], code):
+            opened = await self.open()
             try:
-                blocks = await self._run_chain(await self.open(), replacement.start, replacement.blocks)
+                blocks = await self._run_chain(opened, replacement.start, replacement.blocks)
             except SandboxError:
                 await self._reopen()
                 continue
@@ -74,8 +75,9 @@ class CodeBlocks:
 
     async def run_detached(self, code: str) -> RunResult:
         """Run code after all blocks without adding it; later runs do not see its effects."""
+        session = await self.open()
         try:
-            return await self._run_block(await self.open(), code, self._find_state_before(len(self._blocks)))
+            return await self._run_block(session, code, self._find_state_before(len(self._blocks)))
         except SandboxError:  # code can end its own session
             session = await self._reopen()
             return await session.run(code, at=self._find_state_before(len(self._blocks)))

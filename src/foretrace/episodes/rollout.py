@@ -23,6 +23,8 @@ Complete = Callable[[Request], Awaitable[Completion]]
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""
+ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+"""What encoding a record may raise."""
 
 
 class EpisodeLimitError(Exception):
@@ -68,13 +70,17 @@ async def rollout(
 
 
 def finish_trace(episode: Episode) -> Trace:
-    """The trace of a finished episode, with its id. If it cannot be written (lone surrogates, a number out of range),
-    one that says so."""
+    """The trace of a finished episode, with its id; if it cannot be written, one that says so."""
     trace = episode.trace()
     try:
         return add_trace_id(trace)
-    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
+    except ENCODING_ERRORS as error:
+        return mark_unwritable(trace, error)
+
+
+def mark_unwritable(trace: Trace, error: Exception) -> Trace:
+    """What is stored instead of a trace that cannot be written (lone surrogates, a number out of range)."""
+    failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
     return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))
 
 

@@ -161,7 +161,7 @@ async def _validate(problem: Problem, sandbox: Sandbox) -> ProblemResult:
     try:
         if problem.reference is not None:
             await _judge_reference(result, problem.reference, sets, sandbox)
-        await _judge_empty_answer(result, *list(sets.items())[-1], sandbox)
+        await _judge_empty_answer(result, sandbox)
     except ProblemError as error:  # a sandbox with its own rules
         result.add_fault("unusable", None, str(error))
     return result
@@ -179,9 +179,11 @@ async def _judge_reference(
     result.reference_passed = not result.faults
 
 
-async def _judge_empty_answer(result: ProblemResult, which: TestSet, tests: tuple[Test, ...], sandbox: Sandbox) -> None:
+async def _judge_empty_answer(result: ProblemResult, sandbox: Sandbox) -> None:
     """Judge an answer that does nothing by the deciding tests: the hidden ones, if there are any."""
     problem = result.problem
+    which: TestSet = "hidden" if problem.hidden_tests else "public"
+    tests = problem.hidden_tests or problem.public_tests
     verdict = await judge_with_retry(sandbox, problem, make_empty_answer(problem), tests)
     result.hidden = len(verdict.tests) if which == "hidden" else 0
     if problem.reference is None:

@@ -171,7 +171,8 @@ class HttpClient:
             return make("dns", "the host's name is not known")
         if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError)):
             code = getattr(error, "errno", None)
-            return make("refused", f"no connection ({os.strerror(code) if code and code > 0 else name})")
+            reason = os.strerror(code) if isinstance(code, int) and code > 0 else name
+            return make("refused", f"no connection ({reason})")
         if isinstance(error, aiohttp.ClientResponseError):
             return make("bad_reply", "the answer is not HTTP")
         if isinstance(error, (aiohttp.ClientError, ConnectionError)):

@@ -194,15 +194,17 @@ class ServerErrors:
             return self.make("not_found", cause, "the server does not have this model: name one that it lists")
         if status == 404:
             return self.make("not_found", cause)
-        if status == 408 or status >= 500:
-            return self.make("timeout" if status == 408 else "server", cause, retry_after_s=wait)
+        if status == 408:
+            return self.make("timeout", cause, "try again later", retry_after_s=wait)
+        if status >= 500:
+            return self.make("server", cause, retry_after_s=wait)
         return self.make("bad_request", cause)
 
     def from_stream(self, error: object) -> ServerError:
         """The error for the JSON of an `error` field that came inside a stream, after HTTP 200."""
         text = self.hide(str(error))
         message = shorten_line(self.hide(_message_of(error)))
-        cause = f"stopped with {message!r}"
+        cause = repr(message) if _OVERFLOW.search(message) else f"stopped with {message!r}"
         if overflow := self._find_overflow(message, cause):
             return overflow
         wait = read_wait(text)

@@ -15,7 +15,7 @@ from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.settings import GenerateSettings, Keep
 from foretrace.episodes.identity import Identity, derive_seed
-from foretrace.episodes.rollout import rollout
+from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
 from foretrace.episodes.speculation import Speculation
 from foretrace.models.base import ChatModel, TokenModel
 from foretrace.models.server_errors import TRANSIENT_KINDS
@@ -76,13 +76,20 @@ class AttemptMaker:
         assert trace.key == plan.key, "resuming goes by the key"
         if self.redactor is not None:  # drops all messages if they cannot be checked for secrets
             trace = self.redactor.redact_attempt(trace)
-        keep, line = self.settings.keep, None
-        left_out = explain_left_out(trace, keep)
-        if left_out:
-            line = encode_entry(JournalEntry(key=trace.key, left_out=left_out))
-        elif trace.outcome.error is None or keep == "all":
-            line = encode_entry(JournalEntry(key=trace.key, trace=trace))
+        left_out = explain_left_out(trace, self.settings.keep)
+        try:
+            line = self._make_line(trace, left_out)
+        except ENCODING_ERRORS as error:
+            trace = mark_unwritable(trace, error)
+            line = self._make_line(trace, left_out)
         return FinishedAttempt(trace, line, left_out, is_retried)
+
+    def _make_line(self, trace: Trace, left_out: str) -> bytes | None:
+        if left_out:
+            return encode_entry(JournalEntry(key=trace.key, left_out=left_out))
+        if trace.outcome.error is not None and self.settings.keep != "all":
+            return None
+        return encode_entry(JournalEntry(key=trace.key, trace=trace))
 
     async def _roll_out(self, plan: PlannedAttempt, meter: TokenMeter) -> Trace:
         async def complete(request: Request) -> Completion:

@@ -171,6 +171,9 @@ class _Run:
     ) -> None:
         self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
         self._settings, self._speculation = settings, speculation
+        self._redactor = make_redactor(
+            settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses
+        )
         self._progress = progress
         self._meter = TokenMeter()
         self._in_flight: list[TokenMeter] = []
@@ -236,7 +239,7 @@ class _Run:
             msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions),
             # If a protocol starts a new message each turn, the server's own rendering is what users of the model see.
             find_token_model(self._model, found) if self._protocol.continues else None,
-            make_redactor(settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses),
+            self._redactor,
             self._speculation,
         )
 
