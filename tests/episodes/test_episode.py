@@ -130,6 +130,7 @@ def test_messages_of_a_turn_give_the_reply_and_spans_the_blocks_with_their_token
     ]
     results = [m for m in played.trace.messages if m.author == "environment"]
     assert [m.tool_call_ids for m in results] == [("call_0",), ("call_1",), ("call_2",)]
+    assert {(m.author, m.train, m.injected, m.raw_role) for m in results} == {("environment", False, False, "user")}
     first, *_, last = found = [m.sampled for m in played.models if m.sampled]
     assert sum((one.token_ids for one in found), ()) == reply.token_ids
     assert sum((one.logprobs for one in found), ()) == reply.logprobs
@@ -258,6 +259,13 @@ def test_the_structure_bonus_is_an_option_and_counts_at_full_pass_too(stage: Sta
     none = stage.play("tools", "I do not know it yet.", max_turns=1, structure_bonus=True)
     assert none.episode.reward == -1.0
     assert full.trace.extra["reward_formula"] == describe_reward(EpisodeSettings(structure_bonus=True))
+
+
+def test_counts_say_nothing_of_hidden_tests_where_there_are_none(stage: Stage) -> None:
+    bare = msgspec.structs.replace(ADD, hidden_tests=())
+    for problem in (ADD, bare):
+        said = stage.play("tools", BAD, GOOD, DONE, problem=problem, feedback="counts").said
+        assert any("idden" in text for text in said) == (problem is ADD)
 
 
 # --- whose it is

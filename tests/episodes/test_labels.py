@@ -110,3 +110,12 @@ def test_each_step_is_labelled_as_what_it_does(stage: Stage, story: str) -> None
     for label, message in zip(label_trace(played.trace), played.models, strict=True):
         answers = [m for m in played.trace.messages if set(m.tool_call_ids) & {c.id for c in message.tool_calls}]
         assert label.failed == any(m.is_error for m in answers)
+
+
+def test_a_repair_is_named_by_what_failed(stage: Stage) -> None:
+    for protocol, replies, rule in (
+        ("tools", [code(WRONG), code(RIGHT)], "repair.failing_code"),
+        ("interleaved_tools", [code(WRONG), VERIFY, code(RIGHT)], "repair.failing_definition"),
+    ):
+        label = label_trace(stage.play(protocol, *replies, max_turns=len(replies)).trace)[-1]
+        assert (label.rule, str(label.effect)) == (rule, "sandbox_exec")

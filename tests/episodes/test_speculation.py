@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -343,6 +344,33 @@ def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp
         attempt(ground, tmp_path / name, "interleaved_tools", proposer, samples=1, model=Waits(say, 0.2))
     assert read(tmp_path / "plain") == read(tmp_path / "early")
     assert b"block_3.py" in read(tmp_path / "plain").popitem()[1]
+
+
+def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
+    speculation = Speculation(Says(LOOP), ground.sandbox, SpeculationSettings(max_wasted=1.0))
+    speculation.begin_attempt(SITUATION.key)
+    row = speculation.find_row(*CODE)
+    for row.wasted_s, row.wasted_cpu_s, guesses in ((60.0, 0.9, 1), (60.0, 1.0, 0)):
+        assert len(ground.runner.run(speculation.propose(SITUATION))) == guesses
+
+
+def test_no_more_run_at_once_than_the_width(ground: Ground) -> None:
+    async def work() -> int:
+        running: list[str] = []
+
+        async def run(name: str) -> None:
+            running.append(name)
+            await asyncio.Event().wait()
+
+        early = EarlyRuns(Speculation(NextTests(), ground.sandbox, SpeculationSettings(width=3)))
+        for name in "abcdef":
+            early.begin(CODE, Operation(name), functools.partial(run, name))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await early.close()
+        return len(running)
+
+    assert ground.runner.run(work()) == 3
 
 
 @pytest.mark.parametrize(("ending", "kept", "runs"), [("ok", "a", 1), ("timeout", "a", 2), ("ok", "b", 2)])

@@ -47,6 +47,13 @@ class Forgetful(Letters):
         return await super().render([ChatMessage("user", f"{len(messages[0].content)} {messages[-1].content}")])
 
 
+class Hiding(Letters):
+    """Its template shows no message of a user."""
+
+    async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        return await super().render([m for m in messages if m.role != "user"])
+
+
 class Broken(Letters):
     """Cannot tokenise."""
 
@@ -215,9 +222,10 @@ def test_turns_are_appended_too(stage: Stage, ended: bool) -> None:
     assert "".join(map(chr, answer.sampled.token_ids)) == told
 
 
-def test_a_template_to_which_no_turn_can_be_appended_is_refused(stage: Stage) -> None:
+@pytest.mark.parametrize("tokens", [Forgetful(), Hiding()])
+def test_a_template_to_which_no_turn_can_be_appended_is_refused(stage: Stage, tokens: Letters) -> None:
     with pytest.raises(UsageError, match="chat template"):
-        play(stage, Forgetful(), sampled(f"<code>\n{WRONG}</code>"), protocol=Tools())
+        play(stage, tokens, sampled(f"<code>\n{WRONG}</code>"), protocol=Tools())
 
 
 WORDS = st.lists(st.sampled_from(["<think>", "so ", CALL, "</tool_call>", "<tool_response>", "\n", "é", "</think>"]))

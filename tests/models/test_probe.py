@@ -10,6 +10,7 @@ import pytest
 from fakes.model_server import Asked, ModelServer
 from foretrace.core.completion import Capabilities, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
+from foretrace.models.servers.ollama import Ollama
 from models.served import ADAPTERS, asking, at, model_at, probe
 
 NAMES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
@@ -55,7 +56,7 @@ def repeating(asked: Asked) -> str:
         ("llamacpp", {"adds": 1}, "continuation", "counted as"),
     ],
 )
-def test_a_server_that_cannot_what_it_does_not_refuse_is_caught(
+def test_a_server_that_silently_lacks_something_is_caught(
     kind: str, server: dict[str, Any], name: str, reason: str
 ) -> None:
     found = probe(kind, ModelServer(**server))
@@ -128,3 +129,12 @@ def test_many_ask_and_the_server_is_probed_once(kind: str) -> None:
         assert len(server.requests) == 2 * asked
 
     at(ModelServer(ids=True), use)
+
+
+@pytest.mark.parametrize("cloud", [False, True])
+def test_only_at_a_local_ollama_the_advice_is_to_pull(cloud: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if cloud:
+        monkeypatch.setattr(Ollama, "key_host", "127.0.0.1")
+    with pytest.raises(ModelError, match="does not have this model") as caught:
+        probe("ollama", ModelServer(), name="toi")
+    assert ("`ollama pull toi`" in str(caught.value)) == (not cloud)

@@ -71,6 +71,24 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
         "busy",
         26.0,
     ),
+    "gemini, older text": (
+        gemini(
+            "Quota exceeded for quota metric 'Generate Content API requests per minute' and limit "
+            "'request limit per minute for a region' of service 'x'. [reason: \"RATE_LIMIT_EXCEEDED\"]"
+        ),
+        "busy",
+        None,
+    ),
+    "together": (
+        openai(
+            "You have been rate limited. Your rate limit is 60 queries per minute. Please navigate to "
+            "https://api.together.xyz/settings/billing to upgrade to a paid plan.",
+            "credit_limit",
+            None,
+        ),
+        "busy",
+        None,
+    ),
     "anthropic": ({"type": "error", "error": {"type": "rate_limit_error", "message": ANTHROPIC}}, "busy", None),
     "openrouter, upstream": (
         {
@@ -117,6 +135,11 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
     ),
     "ollama cloud, the hour": (
         {"error": "you've reached your hourly usage limit, please wait or upgrade to continue"},
+        "quota",
+        None,
+    ),
+    "ollama cloud, the session": (
+        {"error": "you have reached your session usage limit, upgrade for higher limits: https://ollama.com/upgrade"},
         "quota",
         None,
     ),
