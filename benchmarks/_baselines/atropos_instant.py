@@ -16,7 +16,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.problem import RunResult, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.models.base import Server
-from foretrace.models.servers.demo import Demo
+from foretrace.models.servers.demo import Demo, load_checkpoint
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
@@ -31,7 +31,7 @@ class Instant(Demo):
 
     def __init__(self, name: str = "", server: Server | None = None) -> None:
         super().__init__(name, server)
-        text, _ = self._load()
+        text, _ = load_checkpoint()
         lots = random.Random(0)
 
         def made(reply: str) -> Completion:

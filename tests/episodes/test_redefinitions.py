@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 
+from foretrace.core.errors import SandboxError
 from foretrace.episodes.code_blocks import CodeBlocks
 from foretrace.episodes.redefinitions import find_replacements, replace_unrun
 from protocols.play import Stage
@@ -119,3 +121,16 @@ def test_the_answer_does_what_the_notebook_did(stage: Stage, blocks: list[str]) 
     assert told == again
     if " = f" not in "".join(blocks):  # nobody has used an f of before, which would have to stay for him
         assert definitions <= 1 or any(block.count("def f(") > 1 for block in blocks)
+
+
+def test_a_session_that_cannot_be_opened_is_not_opened_again() -> None:
+    opened: list[None] = []
+
+    class Broken:
+        async def session(self) -> None:
+            opened.append(None)
+            raise SandboxError("no worker")
+
+    with pytest.raises(SandboxError, match="no worker"):
+        asyncio.run(CodeBlocks(Broken()).run("x = 1"))  # type: ignore[arg-type]
+    assert len(opened) == 1

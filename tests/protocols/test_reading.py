@@ -58,7 +58,5 @@ def test_acts_stand_in_order_inside_of_what_is_kept(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
 def test_the_contract(protocol: InteractionProtocol) -> None:
-    assert protocol.name and protocol.max_turns > 0 and protocol.tools and len(protocol.stop) <= 4, (
-        "OpenAI takes four stops"
-    )
+    assert protocol.name and protocol.max_turns > 0 and protocol.tools and len(protocol.stop) <= 4, "as OpenAI takes"
     assert protocol.continues == ("continuation" in protocol.required_capabilities)
