@@ -203,6 +203,11 @@ def split_source(text: str) -> tuple[str, str | None]:
     return name, split
 
 
+def is_own_source(text: str) -> bool:
+    """Whether the source, perhaps with a split, is one of foretrace's own, which needs no code from outside."""
+    return text.partition(":")[0] in (AUTO, *BUILT_IN["source"])
+
+
 def split_input(source: Any, inputs: Any) -> tuple[Any, list[Any]]:
     """Source and inputs, with the file of `SOURCE=FILE` among the inputs."""
     listed = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*inputs]

@@ -47,9 +47,12 @@ def build(
         if settings["allow_demo"]:
             why = " is for a demonstration, which is never pushed; leave out it or "
             raise UsageError(Setting("allow_demo"), why, Setting("push"))
+    from foretrace.registry import is_own_source
+
     folders = [text for text in inputs if Path(text).is_dir() or find_address(text)]
     sources = [text for text in inputs if text not in folders]
-    local = all("=" in text and ":" not in text for text in sources)
+    named = [text.partition("=") for text in sources]
+    local = all(is_own_source(name) and file and "://" not in file for name, _, file in named)
     benchmarks = all(Path(name.partition("=")[2] or name).is_file() for name in settings["decontaminate"])
     if local and benchmarks and not any(":" in recipe for recipe in settings["recipes"]):
         output.stay_small()  # nothing comes from the Hub, and no code from outside

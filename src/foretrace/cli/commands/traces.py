@@ -38,7 +38,7 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
     from foretrace.api.traces import run_import
     from foretrace.cli.display.imports import show_import
     from foretrace.engines.processes import usable_cores
-    from foretrace.registry import is_path, split_input
+    from foretrace.registry import is_own_source, is_path, split_input
     from foretrace.sources.report import check_not_empty
 
     source, paths = split_input(source, paths)
@@ -46,7 +46,7 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
     output.interrupt_message = f"interrupted; nothing was imported into {write_place(out)}"
     if settings["engine"] == "processes":
         settings["workers"] = settings["workers"] or usable_cores()
-    if given and (given != paths or ":" not in source) and not any("://" in path for path in given):
+    if given and (given != paths or is_own_source(source)) and not any("://" in path for path in given):
         output.stay_small()
     with _keep_stdin(given) as files, output.progress("opening the input") as progress:
         source = "auto" if given != paths else source
