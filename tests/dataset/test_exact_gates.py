@@ -71,9 +71,7 @@ def fails(
 
 
 def first_file(folder: Path, config: str, split: str = "train") -> Path:
-    """A file of candidates beside the dataset that is being built, or of that."""
-    beside = folder.with_name(folder.name.replace("dataset", "candidates"))
-    return [*files(beside, config, split), *files(folder, config, split)][0]
+    return [*files(folder, config, "candidates"), *files(folder, config, split)][0]
 
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:

@@ -90,9 +90,8 @@ def test_rows_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, v
     assert found == {r.key: plain(r.values) for r in given}
     again = {}
     for group in read_groups(path, CONFIG):
-        assert digest_prompts(group.open("prompt")) == [digest_prompt(prompt) for prompt in group.messages["prompt"]]
-        columns = {**group.values, **group.messages}
-        for row in zip(*(columns[c] for c in COLUMNS), strict=True):
+        assert digest_prompts(group.open("prompt")) == [digest_prompt(prompt) for prompt in group.read("prompt")]
+        for row in zip(*map(group.read, COLUMNS), strict=True):
             again[row[list(COLUMNS).index("key")]] = dict(zip(COLUMNS, row, strict=True))
     assert again == {r.key: r.values for r in given}
 

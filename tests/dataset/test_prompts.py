@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset.history import History
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
@@ -25,7 +24,10 @@ from foretrace.dataset.prompt_texts import (
     JOIN,
     escape_tags,
     has_target,
+    make_cut_mark,
     make_message_text,
+    make_omission_mark,
+    make_shown_text,
     make_target_text,
 )
 from foretrace.dataset.prompts import (
@@ -41,7 +43,6 @@ from foretrace.dataset.settings import Window
 
 MOST = 1024
 """The smallest limit that a build takes."""
-LEFT_OUT = re.compile(r"\[(\d+) earlier messages? left out\]")
 
 
 def unescape_tags(text: str) -> str:
@@ -147,18 +148,33 @@ def check_prompts(one: Trace, counter: Any, most: int, window: Window) -> None:
     """Within the limit, one system message, turns that alternate, and all of the history but a marked stretch behind
     the task."""
     made = prompts(one, counter, most, window)
-    _, first = beginning(one)
-    history = History(one.messages)
+    start, first = beginning(one)
     for step in steps(one):
         prompt = made.render(step)
         assert made.has_room(step)
         assert sum(counter.count(m.content) + 4 for m in prompt) <= most
         assert [m.role for m in prompt] == ["system", "user", *["assistant", "user"] * (len(prompt) // 2 - 1)]
         assert prompt[0].content.startswith(make_instruction("call"))
-        assert history.is_shown_by(prompt, step)
-        if step > first:
-            shown = made.find_first_shown(step)
-            assert shown < step and (shown == first or LEFT_OUT.search(prompt[1].content))
+        shown = made.find_first_shown(step)
+        assert shown <= max(step - 1, first)
+        mark = [make_omission_mark(shown - first)] * (shown > first)
+        held = JOIN.join(message.content for message in prompt[1:])
+        history = one.messages[start : min(first, step)] + one.messages[shown:step]
+        assert all(is_held(make_shown_text(message), held) for message in history)
+        assert all(text in held for text in mark)
+
+
+def is_held(text: str, held: str) -> bool:
+    """Whether a text stands in another, whole or with its middle marked as left out."""
+    if text in held:
+        return True
+    for count in set(re.findall(r"\n\[(\d+) characters left out\]\n", held)):
+        keep = len(text) - int(count)
+        tail = keep - keep * 2 // 3
+        cut = text[: keep - tail] + make_cut_mark(int(count)) + text[len(text) - tail :]
+        if keep >= 0 and cut in held:
+            return True
+    return False
 
 
 @given(any_traces(), windows)

@@ -204,15 +204,14 @@ def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Pat
         with pytest.raises(UsageError, match="either"):
             push(dataset, org, repo=repo_id)
     for name in ("acme", "acme/", "/mine", "acme/a/b", "a b/c"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="repo="):
             push(dataset, repo=name)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 61])
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 97])
 def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) -> None:
     assert "name=" in refused(small, "acme", name=name, kind=UsageError)
-    if name not in ("a--b", "a..b"):
-        refused(small, name, kind=UsageError)
+    refused(small, name, kind=UsageError)
     assert not hub.requests
 
 
@@ -407,19 +406,19 @@ def test_connection_refused(small: Path, monkeypatch: Any) -> None:
         pass
     monkeypatch.setenv("HF_ENDPOINT", gone.url)
     text = refused(small, "acme", token=TOKEN)
-    assert "cannot reach 127.0.0.1" in text and "HF_ENDPOINT" in text
+    assert "check the network and HF_ENDPOINT" in text
 
 
 def test_not_a_hub_at_all(hub: FakeHub, small: Path) -> None:
     hub.fault("GET", "whoami", status=200, body="<html>welcome</html>", times=99)
-    assert "the answer is not JSON: check HF_ENDPOINT" in refused(small, "acme")
+    assert "JSONDecodeError" in (text := refused(small, "acme")) and "HF_ENDPOINT" in text
 
 
 def test_offline_mode(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
     import huggingface_hub.constants as constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "unset HF_HUB_OFFLINE" in refused(small, "acme")
+    assert "HF_HUB_OFFLINE" in refused(small, "acme")
 
 
 def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: Path) -> None:

@@ -21,8 +21,8 @@ from foretrace.dataset.plan import check_room, make_empty_error, make_jobs, plan
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.recipes.base import Config, Recipe, load_recipes
-from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import name_outcome, read_tasks
+from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
+from foretrace.dataset.shard_job import read_tasks
 
 _ROWS_AT_ONCE = 64
 """Rows converted to Python values at a time."""
@@ -70,7 +70,7 @@ class RowStream:
             for _, attempts in read_tasks(job, self._split):
                 for attempt in attempts:
                     attempt.targets = [t for t in attempt.targets if not self._is_held_out(t.prompt_digest)]
-                outcomes.update(name_outcome(attempt.trace) for attempt in attempts)
+                outcomes.update(OUTCOME_NAMES[attempt.trace.outcome.success] for attempt in attempts)
                 task = TaskAttempts(attempts, self._split, self._settings, drops)
                 for row in self._recipe.rows(task):
                     if row.config == self._config.name:

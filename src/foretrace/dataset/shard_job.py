@@ -18,10 +18,8 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.files import make_own_name
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
-from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
-from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, UnreadPair
 from foretrace.dataset.filters.base import FoundTrace, encode_examined
 from foretrace.dataset.inferred_tools import InferredTools
@@ -36,19 +34,16 @@ from foretrace.dataset.recipes.attempts import (
     make_attempt,
     select_targets,
 )
-from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Recipe, Row, RowSelector, load_configs, load_recipes
+from foretrace.dataset.recipes.base import Recipe, Row, RowSelector, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
-from foretrace.dataset.report import BuildCounts, DatasetFiles, count_origin
-from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
-from foretrace.dataset.statistical_gates import Pair, PairSample
+from foretrace.dataset.report import BuildCounts, DataFile
+from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.statistical_gates import MAX_SAMPLED_PAIRS, Pair, PairSample
 from foretrace.dataset.trace_filters import TraceSelection, examine_trace, make_trace_filters
-from foretrace.encodings.unread_calls import find_unread_calls
 from foretrace.engines.processes import release_memory
 
-_SHOWN_CHARS = 100
-"""Characters shown from the end of a message whose call was not read."""
-
-
+CANDIDATES = "candidates"
+"""How the names of files begin from whose rows a selector chooses in the end."""
 _decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
@@ -62,8 +57,6 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     shards: tuple[int, ...]
     folder: str = ""
     """Where to write the dataset's files."""
-    candidates_folder: str = ""
-    """Where to write rows from which a selector chooses in the end."""
     benchmarks: str = ""
     """The file written by `write_benchmarks`."""
     labels: str = ""
@@ -88,9 +81,7 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
 class ShardResult(msgspec.Struct, kw_only=True):
     """The result of one job."""
 
-    files: DatasetFiles = {}
-    candidates: DatasetFiles = {}
-    """Files from whose rows a selector chooses in the end, in the folder of candidates."""
+    files: list[DataFile] = []
     counts: BuildCounts
     prompts: dict[str, Digests]
     """Digests of the prompts by split."""
@@ -172,7 +163,7 @@ def read_tasks(
             if only not in (None, job.splits[group]):
                 continue
             if counts is not None:
-                _count_trace(trace, counts)
+                counts.count_trace(trace)
             with contain_errors("prompts", trace.key):
                 known = labels.pop(trace.id, None)
                 attempt = make_attempt(trace, job.settings, counter, job.inferred_tools, job.corrections, known)
@@ -181,24 +172,6 @@ def read_tasks(
         for group, attempts in sorted(groups.items()):
             select_targets(attempts)
             yield job.splits[group], attempts
-
-
-def name_outcome(trace: Trace) -> str:
-    """The outcome as a word."""
-    return OUTCOME_NAMES[trace.outcome.success]
-
-
-def _count_trace(trace: Trace, counts: BuildCounts) -> None:
-    counts.outcomes[name_outcome(trace)] += 1
-    counts.redacted.update(read_redactions(trace))
-    counts.unredacted += not is_redacted(trace)
-    counts.of_demo_model += is_demo_model(trace.provenance.model)
-    count_origin(trace, counts)
-    for index in find_unread_calls(trace):
-        counts.unread[trace.provenance.source] += 1
-        if len(counts.unread_rows) < MAX_NAMED_ROWS:
-            text = " ".join(trace.messages[index].content[-2 * _SHOWN_CHARS :].split())[-_SHOWN_CHARS:]
-            counts.unread_rows[f"{trace.key} {index} {text!r}"] += 1
 
 
 def read_traces_once(
@@ -239,7 +212,7 @@ class _ShardBuilder:
         }
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
-        self._sample = PairSample[Pair]()
+        self._sample = PairSample[Pair](MAX_SAMPLED_PAIRS)
         self._mistakes = MistakeSearch()
         # twice this job's share of the sample, to allow for uneven jobs
         self._shallow = PairSample[UnreadPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
@@ -291,26 +264,26 @@ class _ShardBuilder:
             self._selectors[row.config].add(row)
             return
         if self._configs[row.config].pair_families:
-            self.counts.families[row.values["family"]] += 1
             self.counts.strengths[f"{row.values['family']} {row.values.get('strength', '')}".strip()] += 1
             if self._settings.statistical_gates:
-                self._measure_pair(row, split)
-        self._get_writer(self.job.folder, row.config, split).add(row)
+                self._sample_pair(row, split)
+        self._get_writer(row.config, split).add(row)
 
-    def _measure_pair(self, row: Row, split: str) -> None:
-        """Add the pair to the samples of its family, if they have room for it."""
+    def _sample_pair(self, row: Row, split: str) -> None:
         values = row.values
         family, pair, group = values["family"], values["pair"], values["group"]
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
-        if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
-            self._sample.add(family, Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected))
-        if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
-            self._shallow.add(f"{split}/{family}", UnreadPair(place, group, values["prompt"], chosen, rejected))
+        if family not in self._configs[row.config].mirrored:
+            self._sample.add(family, [Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)])
+        if split in DIFFICULTY_SPLITS:
+            unread = UnreadPair(place, group, values["prompt"], chosen, rejected)
+            self._shallow.add(f"{split}/{family}", [unread])
 
-    def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
+    def _get_writer(self, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
-            path = Path(folder) / f"{config}/{split}-{self.job.number:05d}-of-{self.job.count:05d}.parquet"
+            kind = CANDIDATES if config in self._selectors else split
+            path = Path(self.job.folder) / config / f"{kind}-{self.job.number:05d}-of-{self.job.count:05d}.parquet"
             self._writers[config, split] = TableWriter(path, self._configs[config], self._settings.seed)
         return self._writers[config, split]
 
@@ -318,16 +291,12 @@ class _ShardBuilder:
         """Close the files."""
         for config, selector in self._selectors.items():
             for row in selector.select(final=False):
-                self._get_writer(self.job.candidates_folder, config, "test").add(row)
-        files: DatasetFiles = {}
-        candidates: DatasetFiles = {}
-        for (config, split), writer in self._writers.items():
-            name = f"{config}/{writer.path.name}"
-            written = candidates if config in self._selectors else files
-            written.setdefault(config, {}).setdefault(split, {})[name] = writer.close()
+                self._get_writer(config, "test").add(row)
         return ShardResult(
-            files=files,
-            candidates=candidates,
+            files=[
+                DataFile(config, split, f"{config}/{writer.path.name}", writer.close())
+                for (config, split), writer in self._writers.items()
+            ],
             counts=self.counts,
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import itemgetter
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.core.digest import digest
-from foretrace.dataset.parquet import TableWriter, read_rows
-from foretrace.dataset.recipes.base import Config, Gate, GateVerdict
+from foretrace.dataset.recipes.base import Gate, GateVerdict
 
 CONFIDENCE = 0.99
 """Two-sided confidence of the reported intervals. `measure_accuracy` explains why .99."""
@@ -350,61 +347,23 @@ MAX_SAMPLED_PAIRS = 1000
 """Most pairs of each family that the statistical gates read."""
 
 
-class HasPlace(Protocol):
-    """A pair that a sample may take."""
-
-    @property
-    def place(self) -> str:
-        """A hash that orders the pairs of the family; the first ones form the sample."""
-        ...
-
-
-_PairT = TypeVar("_PairT", bound=HasPlace)
+_PairT = TypeVar("_PairT", bound=tuple[Any, ...])
 
 
 class PairSample(Generic[_PairT]):
-    """The first pairs of each family, in order of their places."""
+    """The first pairs of each family: tuples that begin with their place in it."""
 
-    def __init__(self, most: int = MAX_SAMPLED_PAIRS) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._families: dict[str, list[tuple[str, int, _PairT]]] = {}
-        """Pairs, each with its place and the number of its job."""
-        self._last: dict[str, str] = {}
-        """For families that were cut: the last place that can be in the sample."""
+        self._families: dict[str, list[_PairT]] = {}
 
-    def wants(self, family: str, place: str) -> bool:
-        """Whether a pair with this place can still be in the sample."""
-        return family not in self._last or place <= self._last[family]
-
-    def add(self, family: str, *pairs: _PairT, job: int = 0) -> None:
-        """Add pairs of a shard job. Jobs may come in any order: of pairs with the same place, the job with the lower
-        number is first. The pairs of one job must come in the same order in every build."""
+    def add(self, family: str, pairs: Iterable[_PairT]) -> None:
+        """Add pairs, in any order."""
         sample = self._families.setdefault(family, [])
-        sample.extend((pair.place, job, pair) for pair in pairs)
+        sample.extend(pairs)
         if len(sample) > 1.25 * self._most:
-            self._cut(family)
+            sample[:] = sorted(sample)[: self._most]
 
     def take(self) -> dict[str, list[_PairT]]:
         """The sample, by family."""
-        for family in self._families:
-            self._cut(family)
-        return {family: [pair for *_, pair in sample] for family, sample in self._families.items()}
-
-    def _cut(self, family: str) -> None:
-        sample = self._families[family]
-        sample.sort(key=itemgetter(0, 1))
-        del sample[self._most :]
-        if len(sample) == self._most:
-            self._last[family] = sample[-1][0]
-
-
-def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
-    """Rewrite a file of pairs without some families, or remove it if no rows remain; returns the number of rows."""
-    with TableWriter(path, config, seed) as writer:
-        for values in read_rows(path, config):
-            if values["family"] not in families:
-                writer.add(config.make_row(values))
-        rows = writer.close()
-    if not rows:
-        path.unlink()
-    return rows
+        return {family: sorted(sample)[: self._most] for family, sample in self._families.items()}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from foretrace.core.message_columns import ChatText, MessageColumn
+from foretrace.core.message_columns import MessageColumn
 from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.core.trace import Trace
 from foretrace.dataset.recipes.attempts import TaskAttempts
@@ -74,12 +74,10 @@ class Row(NamedTuple):
 class RowGroup(NamedTuple):
     """Rows of one config read back from a file, by column."""
 
-    values: dict[str, list[Any]]
-    """Plain columns."""
-    messages: Mapping[str, list[list[ChatText]]]
-    """Message columns, converted on first use; equal texts are one object."""
+    read: Callable[[str], list[Any]]
+    """The values of a column, as the recipe gave them; equal texts of messages are one object."""
     open: Callable[[str], list[MessageColumn]]
-    """A message column with each distinct text once."""
+    """A column of messages with each distinct text once."""
 
 
 class RowCheck:
@@ -116,7 +114,7 @@ class RowSelector(Protocol):
     """The reason under which other rows are counted as drops."""
 
     def add(self, row: Row) -> None:
-        """Add a candidate. In the final choice, its `values` lack the columns of messages."""
+        """Add a candidate."""
         ...
 
     def select(self, *, final: bool) -> Iterator[Row]:
