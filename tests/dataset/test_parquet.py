@@ -154,21 +154,6 @@ def test_a_text_of_many_rows_is_stored_once(tmp_path: Path) -> None:
     assert {r["prompt"][0]["content"] for r in pq.read_table(tmp_path / "many.parquet").to_pylist()} == {text}
 
 
-def test_a_window_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "WINDOW_BYTES", 1000)
-    given = sample(30)
-    for row in given:
-        row.values["prompt"] = [ChatText("user", f"{row.key} {'x' * 300}")]
-    path = write(tmp_path / "a.parquet", given)
-    assert pq.ParquetFile(path).num_row_groups > 4
-    assert sorted(pq.read_table(path)["key"].to_pylist()) == sorted(r.key for r in given)
-
-
-def test_no_row_makes_no_file(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path / "a.parquet", CONFIG, 0)
-    assert writer.close() == 0 and not list(tmp_path.iterdir())
-
-
 def test_a_file_that_two_jobs_write_at_one_time_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a worker that seemed to be lost lives on beside the one that does its job again."""
     monkeypatch.setattr(parquet, "WINDOW_ROWS", 30)  # so that both have begun before one is done

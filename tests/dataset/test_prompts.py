@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
-from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
 from foretrace.dataset.prompt_texts import (
@@ -230,43 +229,6 @@ def test_an_agent_that_begins_is_given_a_turn_before_it() -> None:
     assert [m.role for m in made.render(3)] == ["system", "user", "assistant", "user"]
 
 
-STRICT_TEMPLATES = {
-    "mistral": """{{ bos_token }}{% for m in messages %}
-{%- if loop.index0 == 0 and m.role == 'system' %}{% continue %}{% endif %}
-{%- set place = loop.index0 - (1 if messages[0].role == 'system' else 0) %}
-{%- if (m.role == 'user') != (place % 2 == 0) %}{{ raise_exception('roles must alternate user/assistant') }}{% endif %}
-{%- if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% elif m.role == 'assistant' %} {{ m.content }}</s>
-{%- else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}""",
-    "gemma": """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] %}
-{%- set turns = messages[1:] %}{% else %}{% set turns = messages %}{% endif %}{% for m in turns %}
-{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}
-{%- set role = 'model' if m['role'] == 'assistant' else m['role'] %}<start_of_turn>{{ role }}
-{{ (system + '\n\n' if loop.first and system is defined else '') + m['content'] | trim }}<end_of_turn>
-{% endfor %}{% if add_generation_prompt %}<start_of_turn>model
-{% endif %}""",
-}
-"""As the templates of these families check the order of roles."""
-
-
-@pytest.mark.parametrize("name", STRICT_TEMPLATES)
-@given(one=any_traces())
-def test_strict_chat_templates_take_every_prompt_and_its_completion(name: str, one: Trace) -> None:
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(why: str) -> None:
-        raise AssertionError(why)
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    template = environment.from_string(STRICT_TEMPLATES[name], {"raise_exception": refuse})
-    made = prompts(one)
-    for step in steps(one):
-        messages = [m._asdict() for m in [*made.render(step), ChatText("assistant", "{}")]]
-        assert "{}" in template.render(messages=messages, bos_token="<s>", add_generation_prompt=False)
-    with pytest.raises(AssertionError, match="alternate"):
-        template.render(messages=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], bos_token="<s>")
-
-
 pieces = st.lists(
     st.sampled_from(
         ["<", "\\", "/", "tool_response", "tool_call", "Tool_Call", ">", "\n", "x", "<tool_call>", "</tool_response>"]
@@ -351,13 +313,6 @@ def test_descriptions_are_cut_before_names_and_types() -> None:
     assert seen_cuts[3][0] is None and re.fullmatch(r"1\d{3} characters left out\]", seen_cuts[3][1])
 
 
-def test_a_tool_that_describes_itself_as_a_call_looks_like_none() -> None:
-    words = "</tool_response><tool_call>"
-    one = trace("k", user("x"), says("y"), tools=(ToolSpec(name="t", description=words),))
-    head = prompts(one).render(1)[0].content
-    assert not TAG.search(head) and json.loads(head.splitlines()[-1])["description"] == words
-
-
 @pytest.mark.parametrize("broken", ['{"action":', '{"act', "{", '{ "action" : '])
 def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
     """They are one turn, so the prompt would hold it."""
@@ -365,11 +320,6 @@ def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
     one = trace("k", user("x"), runs("ls"), user(broken), user(whole[len(broken) :]), says("a"))
     held = JOIN.join([broken, whole[len(broken) :]])
     assert prompts(one).has_target_before(4) == has_target(held) == (broken != '{"act')
-
-
-def test_a_later_system_message_is_history() -> None:
-    one = trace("k", user("x"), says("a"), system("Hurry."), says("b"))
-    assert [m.role for m in prompts(one).render(3)] == ["system", "user", "assistant", "user"]
 
 
 @pytest.mark.parametrize("target", ["type", "call", "message"])

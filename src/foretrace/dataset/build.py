@@ -26,7 +26,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset.card import make_card
 from foretrace.dataset.demonstration import refuse_demo_traces
-from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
+from foretrace.dataset.difficulty import measure_difficulty
 from foretrace.dataset.exact_gates import (
     UNREAD_REMEDY,
     ShardCheck,
@@ -36,12 +36,11 @@ from foretrace.dataset.exact_gates import (
 )
 from foretrace.dataset.parquet import SelectionResult, remove_families, write_selected
 from foretrace.dataset.plan import BuildPlan, check_room, make_empty_error, make_jobs, plan_build
-from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
+from foretrace.dataset.prompt_digests import Digests, merge_digests
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import (
     MistakeCandidate,
-    MistakeSearch,
     choose_mistakes,
     make_mistakes,
 )
@@ -54,13 +53,13 @@ from foretrace.dataset.report import (
     describe_files,
     make_manifest,
 )
-from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import (
     ShardJob,
     ShardResult,
     build_shards,
 )
-from foretrace.dataset.statistical_gates import MAX_SAMPLED_PAIRS, Pair, PairSample, make_statistical_gates
+from foretrace.dataset.statistical_gates import make_statistical_gates
 from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
@@ -103,11 +102,7 @@ def build(
 
 
 def check_output(out: Path, *, overwrite: bool) -> None:
-    """Refuse to write a dataset over other files.
-
-    Raises:
-        BuildError: `out` is a file, exists without `overwrite`, or is not a dataset.
-    """
+    """Refuse to write a dataset over other files, or over another dataset without `overwrite`."""
     if out.is_file():
         raise BuildError(f"{out}: is a file; name a folder")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
@@ -157,38 +152,6 @@ def _move(folder: Path, out: Path) -> None:
         if previous.exists():
             previous.rename(out)
         raise
-
-
-class _BuiltShards:
-    """The results of all shard jobs, merged as each job ends. Only a digest (8 bytes) is kept of each row's prompt."""
-
-    def __init__(self, jobs: int) -> None:
-        self.files: list[list[DataFile]] = [[] for _ in range(jobs)]
-        """The files of each job."""
-        self.counts = BuildCounts()
-        self.sample = PairSample[Pair](MAX_SAMPLED_PAIRS)
-        self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
-        self.mistakes = MistakeSearch()
-        self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
-
-    def add(self, number: int, result: ShardResult) -> None:
-        """Add the result of a job, in any order."""
-        self.files[number] = result.files
-        self.counts.add(result.counts)
-        for family, pairs in result.sample.items():
-            self.sample.add(family, pairs)
-        for place, pairs in result.shallow.items():
-            self.shallow.add(place, pairs)
-        self.mistakes.add(result.mistakes)
-        for split, prompts in result.prompts.items():
-            self._prompts[split].append(prompts)
-
-    def find_shared_prompts(self) -> dict[bytes, str]:
-        """Prompts found in several splits, and the split that keeps each."""
-        return find_shared_prompts({split: merge_digests(found) for split, found in self._prompts.items()})
-
-    def list_files(self, config: str) -> list[DataFile]:
-        return [file for of_job in self.files for file in of_job if file.config == config]
 
 
 class _Builder:
@@ -302,7 +265,7 @@ class _Builder:
 
     def _build_rows(
         self, pool: Pool | None, plan: BuildPlan
-    ) -> tuple[list[ShardJob], _BuiltShards, dict[str, Any] | None]:
+    ) -> tuple[list[ShardJob], ShardResult, dict[str, Any] | None]:
         """The jobs that made the rows, their results, and what the manifest says about the proposer's mistakes. The
         jobs run a second time if they need what all of them found: prompts shared by splits, or mistakes that balance
         one another."""
@@ -349,10 +312,10 @@ class _Builder:
         paths = [Path(file) for file in self._settings.mistakes]
         return read_guesses(paths, origin, allow_unchecked=self._settings.allow_unchecked)
 
-    def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
-        built = _BuiltShards(len(jobs))
-        for number, result in self._run(pool, doing, build_shards, jobs):
-            built.add(number, result)
+    def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> ShardResult:
+        built = ShardResult()
+        for _, result in self._run(pool, doing, build_shards, jobs):
+            built.add(result)
         return built
 
     def _run(
@@ -370,36 +333,37 @@ class _Builder:
             name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
         )
 
-    def _count_rows(self, built: _BuiltShards) -> Counter[str]:
+    def _count_rows(self, built: ShardResult) -> Counter[str]:
         """Number of rows written by config, including candidates."""
         return Counter({name: sum(file.rows for file in built.list_files(name)) for name in self._configs})
 
     def _check_and_select(
-        self, pool: Pool | None, jobs: list[ShardJob], built: _BuiltShards
+        self, pool: Pool | None, jobs: list[ShardJob], built: ShardResult
     ) -> tuple[list[ShardCheck], dict[str, SelectionResult]]:
         """Check the written files and choose rows in parallel: the check of each job, and the chosen rows by config."""
         calls: list[partial[Any]] = []
         for name in self._selected:
             candidates = [self.folder / file.name for file in built.list_files(name)]
             calls.append(partial(write_selected, name, candidates, self.folder / _name_selected(name), self._settings))
-        calls += [partial(check_shards, job, files) for job, files in zip(jobs, built.files, strict=True)]
+        for job in jobs:
+            calls.append(partial(check_shards, job, [file for file in built.files if file.job == job.number]))
         done = dict(self._run(pool, "checking", operator.call, calls))
         results = [done[number] for number in range(len(calls))]
         return results[len(self._selected) :], dict(zip(self._selected, results, strict=False))
 
-    def _take_selected(self, name: str, selected: SelectionResult, built: _BuiltShards, known: Digests) -> Gate:
+    def _take_selected(self, name: str, selected: SelectionResult, built: ShardResult, known: Digests) -> Gate:
         """Count the rows that a selector chose, and check that their prompts are among the `known` ones."""
         selector = self._configs[name].selector
         assert selector is not None
-        built.files = [[file for file in of_job if file.config != name] for of_job in built.files]
+        built.files = [file for file in built.files if file.config != name]
         if selected.rows:
-            built.files[0].append(DataFile(name, "test", _name_selected(name), selected.rows))
+            built.files.append(DataFile(0, name, "test", _name_selected(name), selected.rows))
         if more := built.counts.rows_made[name] - selected.rows:
             built.counts.drops[name][selector(self._settings).drop_reason] = more
         unknown = np.setdiff1d(selected.prompts, known).size
         return Gate(name=f"{name}_checked", verdict="fail" if unknown else "pass", figure={"rows": selected.rows})
 
-    def _measure_families(self, built: _BuiltShards) -> list[Gate]:
+    def _measure_families(self, built: ShardResult) -> list[Gate]:
         """The statistical gates. Families that fail are removed from the files."""
         recipes = [recipe for recipe in self._recipes if any(config.pair_families for config in recipe.configs)]
         if not recipes:
@@ -412,8 +376,8 @@ class _Builder:
             self._warnings.append(f"pair family {family} was removed: its answers can be guessed without the prompt")
         for recipe in recipes if removed else ():
             configs = {config.name: config for config in recipe.configs if "family" in config.columns}
-            for of_job in built.files:
-                of_job[:] = [file for each in of_job if (file := self._remove_families(each, configs, removed)).rows]
+            left = [self._remove_families(file, configs, removed) for file in built.files]
+            built.files = [file for file in left if file.rows]
             for family in removed:
                 pairs = built.counts.count_families()[family]
                 built.counts.drops[recipe.configs[0].name][f"{family}_family_removed"] += pairs

@@ -1,11 +1,7 @@
 """How much of a pair family is easy: what a shallow reader of prompt and completion gets right.
 
-The reader sees only counts, positions and overlaps: how many of a completion's words are in the history, the last turn
-and the task, how far back and how often, whether the agent wrote the same values before, how late it is in the work,
-and the kind of action. It is a logistic model on the difference of these features between chosen and rejected, fitted
-on the split train and measured on test. Its accuracy is shown in the card, and does not fail a build: a family that it
-can solve teaches no more than these features.
-"""
+The reader sees only counts, positions and overlaps of words, and the kind of action. It is a logistic model on the
+difference of these features between chosen and rejected, fitted on the split train and measured on test."""
 
 from __future__ import annotations
 

@@ -39,16 +39,13 @@ _MAX_TEXTS = 4096
 
 
 class ShardCheck(msgspec.Struct, kw_only=True):
-    """Results of reading back the files of one shard job."""
+    """Results of reading back the files of one shard job, by split, config, or as `config/split key step`."""
 
     groups: dict[str, set[str]] = {}
-    """Groups by split."""
     keys: dict[str, set[str]] = {}
-    """Keys of traces by split."""
     digests: dict[str, Digests] = {}
-    """Digests of prompts by split."""
+    """Of prompts."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Rows found, by config."""
     prompts: int = 0
     """Rows with a prompt."""
     rechecked: int = 0
@@ -135,11 +132,8 @@ class _ShardChecker:
                 self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})[digest] = row
 
     def _compare_with_traces(self) -> None:
-        """Render each prompt again from a trace whose target and ending were replaced.
-
-        The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
-        prompt does not depend on what follows it.
-        """
+        """Render each prompt again from a trace whose target and ending were replaced. If its digest is that of the
+        prompt in the file, that does not depend on what follows it."""
         for trace in read_selected(self._job, tasks=self._is_rechecked):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
@@ -183,15 +177,7 @@ def make_exact_gates(
     configs: Mapping[str, Config],
     selection: TraceSelection,
 ) -> list[Gate]:
-    """The verdicts over all shard jobs.
-
-    Args:
-        checks: The result of each shard job.
-        counts: The counts of the jobs.
-        written: Rows they wrote by config, including candidates.
-        configs: By name.
-        selection: Of the traces.
-    """
+    """The verdicts over all shard jobs, which have `written` so many rows by config."""
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.digests[split] for check in checks]) for split in SPLITS}

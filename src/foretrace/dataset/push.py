@@ -50,10 +50,8 @@ _NETWORK_ERRORS = {"TransportError", "RequestException", "ConnectionError", "Tim
 
 
 def find_repositories() -> dict[str, list[str]]:
-    """Name ending of each repository -> its configs, of which the first with rows is the default.
-
-    Includes the configs of foretrace and of installed packages. Code that a dataset names is not loaded.
-    """
+    """Name ending of each repository -> its configs, of which the first with rows is the default. They are those of
+    foretrace and of installed packages: code that a dataset names is not loaded."""
     found: dict[str, list[str]] = {}
     for config in load_configs().values():
         if config.repository is not None:
@@ -135,10 +133,6 @@ def push(
         allow_undecided: Push even if a gate could not decide.
         token: By default from HF_TOKEN, then from the stored login, as in huggingface_hub.
         progress: Called with each progress line.
-
-    Raises:
-        UsageError: `org` or `name` cannot be a name on the Hub.
-        PushError: not a built dataset, traces of the demo model, a gate that did not pass, no access, or a failing Hub.
     """
     if (org is None) == (repo is None):
         raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))
@@ -235,11 +229,7 @@ def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool
 def _plan_repositories(
     dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes
 ) -> Iterator[_RepositoryPlan]:
-    """The repositories for this folder, in order, after checking every file against the manifest.
-
-    Args:
-        repositories: The configs that each may hold, by its id.
-    """
+    """The repositories for this folder, given their configs by id, after checking every file against the manifest."""
     for config in {config for held in repositories.values() for config in held}:
         _check_files(dataset, config, manifest.configs.get(config, {}))
     references = _read_references(dataset)
@@ -302,11 +292,11 @@ def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
 
 def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, str]]]:
     """Places and texts of a file in batches: of a Parquet file whose rows have a key and a step, or of a text file."""
-    import pyarrow.parquet as pq
-
     if isinstance(content, bytes):
         yield [(name, content.decode("utf-8", "replace"))]
         return
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(content) as file:
         json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):

@@ -31,6 +31,8 @@ _SHOWN_CHARS = 100
 class DataFile(msgspec.Struct, frozen=True):
     """A file of rows."""
 
+    job: int
+    """Number of the job that wrote it."""
     config: str
     split: str
     name: str

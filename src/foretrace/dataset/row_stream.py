@@ -36,12 +36,6 @@ class RowStream:
     """
 
     def __init__(self, traces: Sequence[Path], config: str, split: str, settings: BuildSettings) -> None:
-        """
-        Raises:
-            UsageError: an unsupported setting, an unknown split or config, a config whose rows are chosen among all
-                rows of a build, or traces of the demo model without permission.
-            BuildError: there are no traces.
-        """
         settings.check()
         check_room(settings)
         if split not in SPLITS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Self
@@ -24,7 +25,7 @@ from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, S
 from foretrace.dataset.filters.base import FoundTrace, encode_examined
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.parquet import TableWriter
-from foretrace.dataset.prompt_digests import Digests, pack_digests
+from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.proposer_guesses import GuessesByKey
 from foretrace.dataset.recipes.attempts import (
@@ -79,25 +80,45 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardResult(msgspec.Struct, kw_only=True):
-    """The result of one job."""
+    """The result of one job, or of all of them. Only a digest (8 bytes) is kept of each row's prompt."""
 
     files: list[DataFile] = []
-    counts: BuildCounts
-    prompts: dict[str, Digests]
-    """Digests of the prompts by split."""
-    sample: dict[str, list[Pair]]
+    counts: BuildCounts = msgspec.field(default_factory=BuildCounts)
+    prompts: dict[str, list[Digests]] = {}
+    """Digests of the prompts by split, for each job."""
+    sample: PairSample[Pair] = msgspec.field(default_factory=partial(PairSample[Pair], MAX_SAMPLED_PAIRS))
     """Pairs for the statistical gates, by family."""
-    shallow: dict[str, list[ShallowPair]]
+    shallow: PairSample[ShallowPair] = msgspec.field(
+        default_factory=partial(PairSample[ShallowPair], MAX_SHALLOW_PAIRS)
+    )
     """Pairs for measuring the difficulty of a family, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
     """Findings in the guesses of a proposer."""
+
+    def add(self, other: ShardResult) -> None:
+        """Add the result of another job, in any order."""
+        self.files += other.files
+        self.counts.add(other.counts)
+        for split, digests in other.prompts.items():
+            self.prompts.setdefault(split, []).extend(digests)
+        self.sample.merge(other.sample)
+        self.shallow.merge(other.shallow)
+        self.mistakes.add(other.mistakes)
+
+    def find_shared_prompts(self) -> dict[bytes, str]:
+        """Prompts found in several splits, and the split that keeps each."""
+        return find_shared_prompts({split: merge_digests(self.prompts.get(split, [])) for split in SPLITS})
+
+    def list_files(self, config: str) -> list[DataFile]:
+        """The files of a config."""
+        return [file for file in self.files if file.config == config]
 
 
 def build_shards(job: ShardJob) -> ShardResult:
     """Write the job's files and count what happened."""
     release_memory()
     with _ShardBuilder(job) as builder:
-        for split, attempts in read_tasks(job, counts=builder.counts):
+        for split, attempts in read_tasks(job, counts=builder.result.counts):
             builder.add(split, attempts)
         return builder.finish()
 
@@ -131,13 +152,8 @@ def examine_shards(job: ShardJob) -> list[FoundTrace]:
 def read_selected(
     job: ShardJob, counts: BuildCounts | None = None, tasks: Callable[[str], bool] | None = None
 ) -> Iterator[Trace]:
-    """Read the traces of the job's shards that were not left out, each with its final group.
-
-    Args:
-        job: The job.
-        counts: Counts the traces found in two folders.
-        tasks: Says by its id whether a task is wanted; `None` wants all.
-    """
+    """Read the traces of the job's shards that were not left out, each with its final group. `tasks` says by its id
+    whether a task is wanted."""
     stores = [TraceStore(Path(store)) for store in job.stores]
     return job.selection.apply(read_traces_once(stores, job.shards, counts, tasks))
 
@@ -145,13 +161,7 @@ def read_selected(
 def read_tasks(
     job: ShardJob, only: str | None = None, counts: BuildCounts | None = None
 ) -> Iterator[tuple[str, list[Attempt]]]:
-    """Split and attempts of each task, one group at a time, with their targets.
-
-    Args:
-        job: The job, with the splits of the groups.
-        only: Read only tasks of this split; `None` reads all.
-        counts: Counts the traces.
-    """
+    """Split and attempts of each task, one group at a time, with their targets; of one split if `only` names it."""
     counter = make_token_counter(job.settings.tokenizer)
     labels = _decode_labels(Path(job.labels).read_bytes()) if job.labels else {}
     for _, traces in groupby(read_selected(job, counts), key=lambda trace: trace.task.id):
@@ -180,14 +190,8 @@ def read_traces_once(
     counts: BuildCounts | None = None,
     tasks: Callable[[str], bool] | None = None,
 ) -> Iterator[Trace]:
-    """Read the traces of some shards, grouped by task; a trace found in two folders is read once.
-
-    Args:
-        stores: In any order. If they have different traces with the same key, the one with the smaller id is read.
-        shards: Their numbers.
-        counts: Counts the traces found in two folders.
-        tasks: Says by its id whether a task is wanted; `None` wants all.
-    """
+    """Read the traces of some shards, grouped by task; a trace found in two folders is read once. If folders have
+    different traces with the same key, the one with the smaller id is read, whatever the order of the folders."""
     for shard in shards:
         streams = [store.read(shard, tasks) for store in stores if shard in store.shards]
         last = ""
@@ -203,7 +207,8 @@ def read_traces_once(
 class _ShardBuilder:
     def __init__(self, job: ShardJob) -> None:
         self.job = job
-        self.counts = BuildCounts()
+        self.result = ShardResult()
+        self.counts = self.result.counts
         self._settings = job.settings
         self._recipes: list[Recipe] = load_recipes(job.settings.recipes)
         self._configs = load_configs(job.settings.recipes)
@@ -212,8 +217,6 @@ class _ShardBuilder:
         }
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
-        self._sample = PairSample[Pair](MAX_SAMPLED_PAIRS)
-        self._mistakes = MistakeSearch()
         # twice this job's share of the sample, to allow for uneven jobs
         self._shallow = PairSample[UnreadPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
@@ -236,8 +239,8 @@ class _ShardBuilder:
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
         if self.job.predictions:
-            task = TaskAttempts(attempts, split, self._settings, self._mistakes.drops)
-            self._mistakes.search(task, self.job.predictions)
+            search = self.result.mistakes
+            search.search(TaskAttempts(attempts, split, self._settings, search.drops), self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
             with contain_errors(f"recipe {recipe.configs[0].name}", attempts[0].trace.key) as found:
@@ -275,7 +278,7 @@ class _ShardBuilder:
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
         if family not in self._configs[row.config].mirrored:
-            self._sample.add(family, [Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)])
+            self.result.sample.add(family, [Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)])
         if split in DIFFICULTY_SPLITS:
             unread = UnreadPair(place, group, values["prompt"], chosen, rejected)
             self._shallow.add(f"{split}/{family}", [unread])
@@ -292,14 +295,10 @@ class _ShardBuilder:
         for config, selector in self._selectors.items():
             for row in selector.select(final=False):
                 self._get_writer(config, "test").add(row)
-        return ShardResult(
-            files=[
-                DataFile(config, split, f"{config}/{writer.path.name}", writer.close())
-                for (config, split), writer in self._writers.items()
-            ],
-            counts=self.counts,
-            prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
-            sample=self._sample.take(),
-            shallow={name: [pair.read() for pair in pairs] for name, pairs in self._shallow.take().items()},
-            mistakes=self._mistakes,
-        )
+        for (config, split), writer in self._writers.items():
+            file = DataFile(self.job.number, config, split, f"{config}/{writer.path.name}", writer.close())
+            self.result.files.append(file)
+        self.result.prompts = {split: [pack_digests(prompts)] for split, prompts in self._prompts.items()}
+        for place, pairs in self._shallow.take().items():
+            self.result.shallow.add(place, [pair.read() for pair in pairs])
+        return self.result

@@ -135,12 +135,3 @@ def test_build_leaves_them_out_and_says_so(settings: BuildSettings, tmp_path: Pa
     assert manifest["counts"]["traces"] == len(traces) - 1
     assert manifest["settings"]["decontaminate"] == ["garden"]
     assert str(tmp_path) not in (tmp_path / "d/manifest.json").read_text()
-
-
-def test_ids_that_are_only_mentioned_hide_no_copy(tmp_path: Path) -> None:
-    rows = [{"id": f"Garden/{n}", **({"solution": SOLUTION} if n == 300 else {})} for n in range(301)]
-    (tmp_path / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    listing = "\n".join(f"Garden/{n}" for n in range(200))
-    one = trace("a", user("Go."), calls("bash", {"command": "cat ids"}), seen(listing), says(SOLUTION))
-    selection = select(BuildSettings(decontaminate=(str(tmp_path / "garden.jsonl"),)), one)
-    assert list_copies(selection) == [("a", "Garden/300", "solution", "agent", 3)]

@@ -44,11 +44,6 @@ class BenchmarkFilter:
     name = "benchmarks"
 
     def __init__(self, settings: BuildSettings, written: Path) -> None:
-        """
-        Args:
-            settings: Of the build.
-            written: The file of `write_benchmarks` for the benchmarks of the settings.
-        """
         self._named, self._finder = _load(written)
         self._problems = self._finder.problems
         self._removes = bool(self._named) and not settings.keep_contaminated

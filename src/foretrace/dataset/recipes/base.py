@@ -1,9 +1,7 @@
 """The interface of a recipe, which turns the attempts at one task into rows of one or more configs.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Recipe`, and name it in `BUILT_IN` of
-`core/plugins.py`. A config is one dataset of the build. It defines its columns, its repository on the Hub, the gates it
-adds, and the final choice of its rows. See docs/build.md.
-"""
+`core/plugins.py`. See docs/build.md."""
 
 from __future__ import annotations
 
@@ -122,10 +120,6 @@ class RowSelector(Protocol):
         ...
 
 
-def _make_no_salt(values: Mapping[str, Any]) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Config:
     """One dataset of a build."""
@@ -137,7 +131,7 @@ class Config:
     repository: str | None = None
     """Ending of its repository's name on the Hub, e.g. `proposer-sft`. Configs with the same ending share a repository.
     `None`: it is never pushed."""
-    salt: Callable[[Mapping[str, Any]], str] = _make_no_salt
+    salt: Callable[[Mapping[str, Any]], str] | None = None
     """Distinguishes rows of this config at one step, from their values."""
     accounts_for: Literal["steps", "traces"] | None = None
     """Every step, or every trace, must give one row or one counted drop. The gate `counts` checks it."""
@@ -158,7 +152,7 @@ class Config:
 
     def make_row(self, values: dict[str, Any]) -> Row:
         """A row with these values, made by a recipe or read back."""
-        return Row(self.name, values["key"], values["step"], self.salt(values), values)
+        return Row(self.name, values["key"], values["step"], self.salt(values) if self.salt else "", values)
 
 
 class Recipe(Protocol):
@@ -172,11 +166,7 @@ class Recipe(Protocol):
 
 
 def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of these names (all when empty): foretrace's own in the order of its table, then others by name.
-
-    Raises:
-        UsageError: no such recipe, or the object is not a recipe.
-    """
+    """The recipes of these names (all when empty): foretrace's own in the order of its table, then others by name."""
     usual = {name: place for place, name in enumerate(plugin_names("recipe"))}
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
     return [make_plugin("recipe", name, Recipe) for name in chosen]

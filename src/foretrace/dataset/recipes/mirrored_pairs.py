@@ -57,10 +57,8 @@ def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
 
 
 def are_interchangeable(first: Target, second: Target) -> bool:
-    """Whether the order of two steps may not matter, so that neither is a wrong answer at the prompt of the other.
-
-    True for two reads with only reads between them, and for two reads of different attempts, whose order is unknown.
-    """
+    """Whether the order of two steps may not matter, so that neither is a wrong answer at the prompt of the other: two
+    reads with only reads between them, or of different attempts."""
     if first.label.effect is not Effect.PURE_READ or second.label.effect is not Effect.PURE_READ:
         return False
     if first.attempt is not second.attempt:
@@ -70,9 +68,8 @@ def are_interchangeable(first: Target, second: Target) -> bool:
 
 
 def find_call_shape(message: Message) -> tuple[Any, ...] | None:
-    """The shape of a call: its tool, its argument names and the program of its command. Calls of the same shape differ
-    only in values, such as `cat a.py` and `cat b.py`. `None` if the message does not have exactly one call, or has a
-    long value."""
+    """The shape of a call: its tool, its argument names and the program of its command. `None` if the message does not
+    have exactly one call, or has a long value."""
     if len(message.tool_calls) != 1:
         return None
     call = message.tool_calls[0]
@@ -86,11 +83,8 @@ def find_call_shape(message: Message) -> tuple[Any, ...] | None:
 
 
 def has_visible_values(wrong: Target, at: Target) -> bool:
-    """Whether the prompt at `at` shows every value in which the two calls differ.
-
-    If the agent read `a.py` and the wrong call reads `b.py`, the prompt must name both files. If it named only one of
-    them, a guesser could tell the answers apart by that.
-    """
+    """Whether the prompt at `at` shows every value in which the two calls differ. If it named only the file of one of
+    them, a guesser could tell the answers apart by that."""
     mine, others = (_find_named_values(target.message.tool_calls[0].arguments) for target in (at, wrong))
     if not others - mine or not mine - others:
         return False
@@ -172,9 +166,7 @@ def find_mirrored_pairs(
                     break
                 if (first, second) in used or not quota.has_room(first.place, second.place):
                     continue
-                if family in REPEAT_BALANCED and find_repeat_rule_sign(first, second) != -find_repeat_rule_sign(
-                    second, first
-                ):
+                if family in REPEAT_BALANCED and not _is_repeat_rule_even(first, second):
                     continue
                 tries[place] += 1
                 pair = _make_mirrored_pair(family, first, second, accepted, of_types=task.settings.target == "type")
@@ -185,6 +177,11 @@ def find_mirrored_pairs(
                     quota.take(ready.first.place, ready.second.place)
                     used.add((ready.first, ready.second))
                     yield ready
+
+
+def _is_repeat_rule_even(first: Target, second: Target) -> bool:
+    """Whether the rule "reject what was already done" is as often right as wrong on the two rows."""
+    return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) == 0
 
 
 class Quota:
@@ -215,11 +212,9 @@ class Quota:
 def _wait_for_other_order(
     waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: Quota
 ) -> list[MirroredPair]:
-    """Return the pair together with a waiting one that has its two types in the other order. If there is none, keep the
-    pair waiting and return nothing.
+    """Return the pair together with a waiting one that has its two types in the other order, or keep it waiting.
 
-    Edits tend to come late in a trace, and reads early. Without this balance, the type of an action and its place in
-    the trace would reveal which answer is right.
+    Edits tend to come late in a trace, and reads early: type and place in the trace would tell the right answer.
     """
     order = (str(pair.first.label.action), str(pair.second.label.action))
     other = waiting.get((order[1], order[0]))
