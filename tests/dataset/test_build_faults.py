@@ -21,6 +21,7 @@ from foretrace.api.datasets import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, StoreError, UsageError
 from foretrace.core.store import TraceWriter, write_traces
+from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
 
 
@@ -126,6 +127,26 @@ def test_a_traces_folder_is_never_overwritten(tmp_path: Path) -> None:
         build(tmp_path / "d" / "t", out=tmp_path / "d", overwrite=True)
 
 
+def test_an_empty_folder_is_as_good_as_none_and_a_file_is_no_parent(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    build(small, out=tmp_path / "d", statistical_gates=False)
+    assert (tmp_path / "d" / "manifest.json").is_file()
+    with pytest.raises(StoreError, match="cannot write"):
+        build(small, out=tmp_path / "d" / "manifest.json" / "d")
+
+
+def test_what_a_lost_worker_leaves_is_not_in_the_dataset(small: Path, other_dataset: Path, tmp_path: Path) -> None:
+    def leave(doing: str, done: int, total: int | None) -> None:
+        if doing == "checking":
+            (folder,) = tmp_path.glob(".d.building/dataset-*")
+            (folder / "eval/candidates-00007-of-00009.parquet").touch()
+            (folder / "lost").mkdir(exist_ok=True)
+
+    build(small, out=tmp_path / "d", statistical_gates=False, progress=leave)
+    assert tree(tmp_path) == {f"d/{name}": digest for name, digest in tree(other_dataset).items()}
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {path.name for path in other_dataset.iterdir()}
+
+
 def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) -> None:
     """While one builds, and the first goes on as if nothing was."""
     refused: list[str] = []
@@ -200,6 +221,15 @@ def test_odd_arguments_cost_their_own_step_at_most(tmp_path: Path, arguments: st
     assert all(json.loads(r["completion"][0]["content"])["action"] for r in mine)
     row = next(r for r in rows(tmp_path / "d", "trajectories") if r["key"] == "a")
     assert row["messages"][1]["tool_calls"][0]["function"]["name"] == "go"
+
+
+def test_odd_tools_are_written_as_json(tmp_path: Path) -> None:
+    tools = (ToolSpec(name='a"b', description="\n", parameters="nope"), ToolSpec(name="c", parameters='{"x": 1}'))
+    write_traces([trace("a", user("x"), runs("ls"), seen("y"), says("z"), tools=tools)], tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d")
+    shown = [tool["function"] for tool in next(rows(tmp_path / "d", "trajectories"))["tools"]]
+    empty = {"type": "object", "properties": {}}
+    assert [(t["name"], t["parameters"]) for t in shown] == [('a"b', empty), ("c", empty | {"x": 1})]
 
 
 # --- what stops a build ---

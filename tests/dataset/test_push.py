@@ -6,13 +6,12 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +178,17 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert hub.requests[0].path == "/api/whoami-v2"
 
 
+def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
+    """Under a name of its own the second overwrites nothing of the first."""
+    first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
+    push(first, "acme")
+    done = push(second, "acme", name="my-agent_2.0")
+    assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
+    assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
+    assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
+    assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
+
+
 def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
     (done,) = push(dataset, repo="acme/mine", revision="v2")
     configs = tuple(config for held in REPOSITORIES.values() for config in held)
@@ -192,15 +202,16 @@ def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Pat
     for org, repo_id in ((None, None), ("acme", "acme/mine")):
         with pytest.raises(UsageError, match="either"):
             push(dataset, org, repo=repo_id)
-    for name in ("acme", "acme/", "/mine", "acme/a/b", "a b/c"):
+    for name in ("acme", "acme/", "/mine", "acme/a/b", "a b/c", "acme/-a", "acme/a.", "acme/a.git", f"acme/{'a' * 97}"):
         with pytest.raises(UsageError, match="repo="):
             push(dataset, repo=name)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 97])
 def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) -> None:
-    assert "name=" in refused(small, "acme", name=name, kind=UsageError)
-    refused(small, name, kind=UsageError)
+    """Only the name that was given is blamed."""
+    assert refused(small, "acme", name=name, kind=UsageError).startswith(f"name={name!r} ")
+    assert refused(small, name, kind=UsageError).startswith(f"org={name!r}")
     assert not hub.requests
 
 
@@ -455,24 +466,27 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     assert b"| shortcut | UNDECIDED | 0.61 on 12 rows |" in hub.file(PROPOSER, "README.md")
 
 
-def change_train(folder: Path) -> None:
-    pq.write_table(table("proposer", "other", 5), folder / "proposer/train-00000-of-00001.parquet")
-
-
-DAMAGES: dict[str, Callable[[Path], Any]] = {
-    "`build` wrote": lambda folder: (folder / "manifest.json").unlink(),
-    "is not a built dataset": lambda folder: (folder / "manifest.json").write_text("[]"),
-    "Invalid enum value 2": lambda folder: edit(folder, schema_version=2),
-    "nothing to push": lambda folder: edit(folder, configs={}) or shutil.rmtree(folder / "proposer"),
-    "is missing": lambda folder: (folder / "proposer/train-00000-of-00001.parquet").unlink(),
-    "was changed after it was built": change_train,
-    "is not in the manifest": lambda folder: (folder / "proposer/test-00000-of-00001.parquet").touch(),
+TRAIN, TEST = (f"proposer/{split}-00000-of-00001.parquet" for split in ("train", "test"))
+ELSEWHERE = {"proposer": {"train": {"rows": 5, "sha256": {"../proposer/train-0.parquet": ""}}}}
+DAMAGES: dict[str, tuple[dict[str, Any], str, bytes | None]] = {
+    "`build` wrote": ({}, "manifest.json", None),
+    "is not a built dataset": ({}, "manifest.json", b"[]"),
+    "Invalid enum value 2": ({"schema_version": 2}, "README.md", None),
+    "Expected `array`, got `null` - at `$.gates`": ({"gates": None}, "README.md", None),
+    "nothing to push": ({"configs": {}}, TRAIN, None),
+    "train-00000-of-00001.parquet is missing": ({}, TRAIN, None),
+    "../proposer/train-0.parquet is missing": ({"configs": ELSEWHERE}, "README.md", None),
+    "was changed after it was built": ({}, TRAIN, b"PAR1PAR1"),
+    "is not in the manifest": ({}, TEST, b""),
 }
+"""What is told -> what the manifest says instead, and a file with its new bytes; `None` removes it."""
 
 
 @pytest.mark.parametrize("told", DAMAGES)
 def test_what_is_not_a_built_dataset_is_refused_before_any_request(hub: FakeHub, small: Path, told: str) -> None:
-    DAMAGES[told](small)
+    changes, file, data = DAMAGES[told]
+    edit(small, **changes)
+    (small / file).unlink() if data is None else (small / file).write_bytes(data)
     text = refused(small, "acme")
     assert told in text and str(small) in text and not hub.requests
 

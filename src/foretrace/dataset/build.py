@@ -223,10 +223,10 @@ class _Builder:
             warnings=self._warnings,
             **({} if mistakes is None else {"mistakes": mistakes}),
         )
+        self._move_files(configs)
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
         (self.folder / "README.md").write_text(make_card(manifest, list(self._configs.values())), encoding="utf-8")
-        self._remove_other_files(configs)
         return BuildReport(manifest)
 
     def _warn_of_outcomes(self, counts: BuildCounts) -> None:
@@ -239,16 +239,12 @@ class _Builder:
                 "(attempt_not_wanted); the setting outcomes=not_failed includes them"
             )
 
-    def _remove_other_files(self, configs: Mapping[str, Any]) -> None:
-        """Remove candidates, and unfinished files of lost workers."""
-        listed = {name for splits in configs.values() for split in splits.values() for name in split["files"]}
-        for path in [
-            path for path in self.folder.glob("*/*") if path.relative_to(self.folder).as_posix() not in listed
-        ]:
-            path.unlink(missing_ok=True)
-        for name, splits in configs.items():
-            if not splits and (self.folder / name).is_dir():
-                (self.folder / name).rmdir()
+    def _move_files(self, configs: Mapping[str, Any]) -> None:
+        """Move the files of these configs to a folder that no lost worker knows, without candidates and leftovers."""
+        before, self.folder = self.folder, self._make_folder()
+        for name in [name for splits in configs.values() for split in splits.values() for name in split["files"]]:
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            (before / name).rename(self.folder / name)
 
     def _open_pool(self, jobs: int) -> AbstractContextManager[Pool | None]:
         tokenizer = self._settings.tokenizer
@@ -345,8 +341,10 @@ class _Builder:
         for name in self._selected:
             candidates = [self.folder / file.name for file in built.list_files(name)]
             calls.append(partial(write_selected, name, candidates, self.folder / _name_selected(name), self._settings))
-        for job in jobs:
-            calls.append(partial(check_shards, job, [file for file in built.files if file.job == job.number]))
+        by_job: dict[int, list[DataFile]] = {job.number: [] for job in jobs}
+        for file in built.files:
+            by_job[file.job].append(file)
+        calls += [partial(check_shards, job, by_job[job.number]) for job in jobs]
         done = dict(self._run(pool, "checking", operator.call, calls))
         results = [done[number] for number in range(len(calls))]
         return results[len(self._selected) :], dict(zip(self._selected, results, strict=False))
@@ -381,8 +379,8 @@ class _Builder:
             for family in removed:
                 pairs = built.counts.count_families()[family]
                 built.counts.drops[recipe.configs[0].name][f"{family}_family_removed"] += pairs
-                for name in [name for name in built.counts.strengths if name.partition(" ")[0] == family]:
-                    del built.counts.strengths[name]
+                for counted in [counted for counted in built.counts.strengths if counted[0] == family]:
+                    del built.counts.strengths[counted]
         return gates
 
     def _remove_families(self, file: DataFile, configs: Mapping[str, Config], families: list[str]) -> DataFile:

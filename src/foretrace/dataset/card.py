@@ -313,17 +313,13 @@ def _write_code(value: Any) -> str:
 
 
 def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
-    counts = manifest["counts"]
-    origins = {
-        "{}: {} traces": manifest["sources"],
-        "done before the build: {}, {} traces": manifest.get("transforms", {}),
-        "license {}: {} traces": manifest.get("licenses", {}),
-    }
+    counts, done = manifest["counts"], manifest.get("transforms", {})
     lines = ["## Where it comes from", ""]
-    for form, found in origins.items():
-        lines += [f"- {form.format(_write_inline(name), traces)}" for name, traces in found.items()]
+    lines += [f"- {_write_inline(name)}: {n} traces" for name, n in manifest["sources"].items()]
+    lines += [f"- done before the build: {_write_inline(name)}, {n} traces" for name, n in done.items()]
     if redacted := manifest.get("redacted"):
         lines.append(f"- taken out of the traces before they were written, by type: {_list_counts(redacted)}")
+    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in manifest.get("licenses", {}).items()]
     told = f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:"
     lines += ["", told, ""]
     lines += [f"- {config}: {_list_counts(reasons) or 'none'}" for config, reasons in manifest["drops"].items()]

@@ -39,13 +39,16 @@ _MAX_TEXTS = 4096
 
 
 class ShardCheck(msgspec.Struct, kw_only=True):
-    """Results of reading back the files of one shard job, by split, config, or as `config/split key step`."""
+    """Results of reading back the files of one shard job. Lists name rows as `config/split key step`."""
 
     groups: dict[str, set[str]] = {}
+    """By split."""
     keys: dict[str, set[str]] = {}
+    """Keys of traces by split."""
     digests: dict[str, Digests] = {}
-    """Of prompts."""
+    """Digests of prompts by split."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Rows found, by config."""
     prompts: int = 0
     """Rows with a prompt."""
     rechecked: int = 0
@@ -103,7 +106,7 @@ class _ShardChecker:
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.read("group"))
             result.keys[split].update(keys)
-            if "prompt" in config.columns:
+            if config.columns.get("prompt") == "messages":
                 self._check_prompts(group, config, split)
             for check in checks:
                 check.add_rows(split, group)
@@ -132,8 +135,8 @@ class _ShardChecker:
                 self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})[digest] = row
 
     def _compare_with_traces(self) -> None:
-        """Render each prompt again from a trace whose target and ending were replaced. If its digest is that of the
-        prompt in the file, that does not depend on what follows it."""
+        """Render each prompt again from a trace whose target and ending were replaced. If the new prompt has the same
+        digest as the one in the file, then the latter does not depend on what follows it."""
         for trace in read_selected(self._job, tasks=self._is_rechecked):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
@@ -177,7 +180,7 @@ def make_exact_gates(
     configs: Mapping[str, Config],
     selection: TraceSelection,
 ) -> list[Gate]:
-    """The verdicts over all shard jobs, which have `written` so many rows by config."""
+    """The verdicts over all shard jobs. `written` is the number of rows that they wrote by config, with candidates."""
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.digests[split] for check in checks]) for split in SPLITS}

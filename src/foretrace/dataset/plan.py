@@ -176,10 +176,11 @@ def _plan_splits(
     for store in stores:
         table = store.read_columns("key", "id", "group", "success")
         columns: list[list[Any]] = [table[name].to_pylist() for name in ("key", "id", "group", "success")]
-        for key, own, group, success in zip(*columns, strict=True):
+        rows: list[tuple[str, str, str, bool | None]] = [*zip(*columns, strict=True)]
+        for key, own, group, success in rows:
             keys.add((key, own))
             if key not in selection.left_out:
-                kept.append((selection.groups.get(group) or group, success))
+                kept.append((selection.groups.get(group, group), success))
     groups = sorted({group for group, _ in kept})
     with_rows = {group for group, success in kept if is_wanted_outcome(settings.outcomes, success)}
     assigned, warnings = assign_splits(groups, settings.split, settings.seed, with_rows)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -397,11 +397,15 @@ class _Settings(msgspec.Struct):
     window: Window = "sliding"
 
 
+class _Versions(msgspec.Struct):
+    renderer: str
+
+
 class _Manifest(msgspec.Struct):
     """The part of a manifest that says how prompts are made."""
 
     settings: _Settings
-    versions: dict[str, Any]
+    versions: _Versions
     token_counter: str
 
 
@@ -422,7 +426,7 @@ class PromptRenderer:
             manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes(), type=_Manifest)
         except (OSError, msgspec.DecodeError) as error:
             raise BuildError(f"{dataset}: is not a foretrace dataset: {error}") from None
-        version = manifest.versions.get("renderer")
+        version = manifest.versions.renderer
         if version != RENDERER_VERSION:
             raise BuildError(
                 f"{dataset}: its prompts are of version {version} of the renderer, and this is version "

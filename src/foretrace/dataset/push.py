@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -143,10 +143,12 @@ def push(
     found = find_repositories()
     if repo is None:
         held = {f"{org}/{name}-{ending}": configs for ending, configs in found.items()}
-        _check_names(held, Setting("org", org), " or ", Setting("name", name))
+        _check_name(str(org), Setting("org", org), is_whole=False)
+        for repo_id in held:
+            _check_name(repo_id, Setting("name", name))
     else:
         held = {repo: [config for configs in found.values() for config in configs]}
-        _check_names(held, Setting("repo", repo))
+        _check_name(repo, Setting("repo", repo))
     manifest, raw = _read_manifest(dataset)
     if demonstration := describe_demonstration(json.loads(raw)):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
@@ -167,17 +169,16 @@ def push(
     return PushReport(hub.commit(plan, heads[plan.repo_id]) for plan in plans)
 
 
-def _check_names(repositories: Iterable[str], *given: str | Setting) -> None:
-    """Refuse what cannot be the name of a repository on the Hub."""
+def _check_name(text: str, given: Setting, *, is_whole: bool = True) -> None:
+    """Refuse what cannot be OWNER/NAME on the Hub (or OWNER, unless `is_whole`), and blame the given setting for it."""
     from huggingface_hub.utils import HFValidationError, validate_repo_id  # imported late: it reads the environment
 
-    for repo_id in repositories:
-        try:
-            validate_repo_id(repo_id)
-        except HFValidationError as error:
-            raise UsageError(*given, f": {repo_id!r} cannot be on the Hub: {find_first_line(error)}") from None
-        if "/" not in repo_id:
-            raise UsageError(*given, ": is not OWNER/NAME")
+    try:
+        validate_repo_id(text)
+    except HFValidationError as error:
+        raise UsageError(given, f" cannot be used on the Hub: {find_first_line(error)}") from None
+    if ("/" in text) != is_whole:
+        raise UsageError(given, f": is not {'OWNER/NAME' if is_whole else 'one name'}")
 
 
 def find_unpushed_configs(dataset: Path) -> list[str]:

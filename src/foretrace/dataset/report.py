@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
 from foretrace.dataset.trace_filters import TraceSelection, name_source
 from foretrace.encodings.unread_calls import find_unread_calls
 
+_T = TypeVar("_T")
 _SHOWN_CHARS = 100
 """Characters shown from the end of a message whose call was not read."""
 
@@ -82,8 +83,8 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Drops by config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows that the recipes made, by config. A selector may have left some out."""
-    strengths: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Pairs by `FAMILY STRENGTH`."""
+    strengths: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
+    """Pairs by family and strength."""
 
     def add(self, other: BuildCounts) -> None:
         """Add the counts of a further job."""
@@ -117,8 +118,8 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     def count_families(self) -> Counter[str]:
         """Pairs by family."""
         families = Counter[str]()
-        for name, pairs in self.strengths.items():
-            families[name.partition(" ")[0]] += pairs
+        for (family, _), pairs in self.strengths.items():
+            families[family] += pairs
         return families
 
 
@@ -176,18 +177,19 @@ def make_manifest(
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "families": dict(sorted(counts.count_families().items())),
-        "strengths": dict(sorted(counts.strengths.items())),
+        "strengths": _count_by(counts.strengths, lambda counted: f"{counted[0]} {counted[1]}".strip()),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],
         **described,
     }
 
 
-def _count_by(origins: Mapping[Origin, int], name: Callable[[Origin], str]) -> dict[str, int]:
-    counts = Counter[str]()
-    for origin, traces in origins.items():
-        counts[name(origin)] += traces
-    return dict(sorted(counts.items()))
+def _count_by(counts: Mapping[_T, int], name: Callable[[_T], str]) -> dict[str, int]:
+    """The counts by the name of what is counted, sorted."""
+    named = Counter[str]()
+    for counted, number in counts.items():
+        named[name(counted)] += number
+    return dict(sorted(named.items()))
 
 
 def describe_build(

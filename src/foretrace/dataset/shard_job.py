@@ -44,7 +44,7 @@ from foretrace.dataset.trace_filters import TraceSelection, examine_trace, make_
 from foretrace.engines.processes import release_memory
 
 CANDIDATES = "candidates"
-"""How the names of files begin from whose rows a selector chooses in the end."""
+"""Prefix of the files of candidates, from which a selector chooses in the end."""
 _decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
@@ -110,8 +110,9 @@ class ShardResult(msgspec.Struct, kw_only=True):
         return find_shared_prompts({split: merge_digests(self.prompts.get(split, [])) for split in SPLITS})
 
     def list_files(self, config: str) -> list[DataFile]:
-        """The files of a config."""
-        return [file for file in self.files if file.config == config]
+        """The files of a config, whatever the order in which the jobs ended."""
+        files = [file for file in self.files if file.config == config]
+        return sorted(files, key=lambda file: (file.job, file.name))
 
 
 def build_shards(job: ShardJob) -> ShardResult:
@@ -267,7 +268,7 @@ class _ShardBuilder:
             self._selectors[row.config].add(row)
             return
         if self._configs[row.config].pair_families:
-            self.counts.strengths[f"{row.values['family']} {row.values.get('strength', '')}".strip()] += 1
+            self.counts.strengths[row.values["family"], row.values.get("strength", "")] += 1
             if self._settings.statistical_gates:
                 self._sample_pair(row, split)
         self._get_writer(row.config, split).add(row)

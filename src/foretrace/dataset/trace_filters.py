@@ -121,7 +121,7 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
         for trace in traces:
             if trace.key in self.left_out:
                 continue
-            if group := self.groups.get(trace.task.group):
+            if (group := self.groups.get(trace.task.group)) is not None:
                 trace = msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
             yield trace
 

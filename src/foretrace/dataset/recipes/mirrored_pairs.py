@@ -1,8 +1,9 @@
 """Mirrored pairs: two steps of one task make two rows, and each step is chosen in one row and rejected in the other.
 
-So no text, length or form of a completion tells which answer is right. In the families `argument` and `type_swap`, the
-rule "reject what the agent had already done" must not help either: pairs are taken only if it is right in one row and
-wrong in the other, or says nothing in both."""
+Each completion is thus chosen as often as it is rejected, so its text, length or form does not tell which answer is
+right. In the families `argument` and `type_swap`, the rule "reject what the agent had already done" must not help
+either: a pair is taken only if the rule is right in one row and wrong in the other, or says nothing in both. The family
+`redundancy` is about repeats, so there the rule may help."""
 
 from __future__ import annotations
 
