@@ -120,6 +120,9 @@ RENDERERS: dict[str, Callable[[Any], None]] = {
         lambda self, i, prompt: [*prompt, ChatText("user", self._messages[i].content[:3] or "(a call)")]
     ),
     "knows the outcome": change_head(tell_outcome),
+    "knows how long the trace is": change_prompts(
+        lambda self, i, prompt: [*prompt, ChatText("user", f"{len(self._messages)} messages")]
+    ),
 }
 
 

@@ -77,6 +77,18 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dataset"
 
 
+@pytest.mark.slow
+def test_a_clean_family_stays_with_its_verdict(tmp_path: Path) -> None:
+    """Commands of failed attempts look like those of solved ones: three passes, with figures near one half."""
+    manifest = built(tmp_path, planted=False)
+    found = gates_of(manifest, "sibling")
+    assert {name: gate["verdict"] for name, gate in found.items()} == dict.fromkeys(GUESSERS, "pass")
+    assert all(gate["figure"]["low"] < 0.5 < gate["figure"]["high"] for gate in found.values())
+    assert manifest["families"]["sibling"] > 450
+    assert sum(r["family"] == "sibling" for r in rows(tmp_path / "dataset", "verifier")) > 450
+    assert not [w for w in manifest["warnings"] if "removed" in w]
+
+
 def test_a_family_with_a_planted_shortcut_is_removed_and_named(planted: Path) -> None:
     """No row of it is left; manifest and card say so, with the figure that told; its pairs are counted as drops."""
     manifest = json.loads((planted / "manifest.json").read_text())
