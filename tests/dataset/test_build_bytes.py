@@ -72,7 +72,7 @@ def test_order_of_folders_does_not_move_a_byte(what: str, sample_traces: Path, t
 
 
 @pytest.mark.slow
-def test_raw_rows_backwards_give_the_same_bytes(sample_dataset: Path, tmp_path: Path) -> None:
+def test_raw_rows_backwards_give_the_same_bytes(tmp_path: Path) -> None:
     """The files of the samples, last line first, for the sources whose rows have ids of their own."""
     for name, path in sample_files().items():
         lines = path.read_text().splitlines()

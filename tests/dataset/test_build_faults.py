@@ -135,6 +135,18 @@ def test_an_empty_folder_is_as_good_as_none_and_a_file_is_no_parent(small: Path,
         build(small, out=tmp_path / "d" / "manifest.json" / "d")
 
 
+def test_what_a_lost_worker_leaves_is_not_in_the_dataset(small: Path, other_dataset: Path, tmp_path: Path) -> None:
+    def leave(doing: str, done: int, total: int | None) -> None:
+        if doing == "checking":
+            (folder,) = tmp_path.glob(".d.building/dataset-*")
+            (folder / "eval/candidates-00007-of-00009.parquet").touch()
+            (folder / "lost").mkdir(exist_ok=True)
+
+    build(small, out=tmp_path / "d", statistical_gates=False, progress=leave)
+    assert tree(tmp_path) == {f"d/{name}": digest for name, digest in tree(other_dataset).items()}
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {path.name for path in other_dataset.iterdir()}
+
+
 def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) -> None:
     """While one builds, and the first goes on as if nothing was."""
     refused: list[str] = []
@@ -153,19 +165,27 @@ def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) 
 # --- what cannot be built ---
 
 
-def test_no_traces_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="at least one traces folder"):
-        build([], out=tmp_path / "d")
-    with pytest.raises(StoreError, match="no such folder"):
-        build(tmp_path / "t", out=tmp_path / "d")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_without_traces(tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "t") as writer:
+def test_folders_that_cannot_be_built(small: Path, tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "none") as writer:
         writer.checkpoint()
-    with pytest.raises(BuildError, match="holds no traces"):
-        build(tmp_path / "t", out=tmp_path / "d")
+    with TraceWriter(tmp_path / "three", shards=3) as writer:
+        writer.add(corpus(1)[0])
+        writer.checkpoint()
+    damaged = shutil.copytree(small, tmp_path / "damaged")
+    segment = next(damaged.glob("shard-*/*.parquet"))
+    segment.write_bytes(segment.read_bytes()[:-200])
+    before = tree(tmp_path)
+    refused: list[tuple[list[Path], str]] = [
+        ([], "at least one traces folder"),
+        ([tmp_path / "missing"], "no such folder"),
+        ([tmp_path / "none"], "holds no traces"),
+        ([small, tmp_path / "three"], "one number of shards"),
+        ([damaged], "damaged"),
+    ]
+    for folders, why in refused:
+        with pytest.raises((BuildError, StoreError, UsageError), match=why):
+            build(folders, out=tmp_path / "d")
+    assert tree(tmp_path) == before
 
 
 def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,23 +194,6 @@ def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.Cap
     told = capsys.readouterr().err
     assert "no row could be made from 3 traces (3 failed)" in told
     assert "attempt_not_wanted" in told and "all takes all" in told and told.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["t"]
-
-
-def test_folders_of_another_number_of_shards(small: Path, tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "t", shards=3) as writer:
-        writer.add(corpus(1)[0])
-        writer.checkpoint()
-    with pytest.raises(UsageError, match="one number of shards"):
-        build([small, tmp_path / "t"], out=tmp_path / "d")
-
-
-def test_a_damaged_segment_is_one_clear_error(tmp_path: Path) -> None:
-    write_traces(corpus(2), tmp_path / "t")
-    segment = next((tmp_path / "t").glob("shard-*/*.parquet"))
-    segment.write_bytes(segment.read_bytes()[:-200])
-    with pytest.raises(StoreError, match="damaged"):
-        build(tmp_path / "t", out=tmp_path / "d")
     assert [p.name for p in tmp_path.iterdir()] == ["t"]
 
 

@@ -97,6 +97,8 @@ def test_one_known_license_is_named_and_others_are_told(tmp_path: Path, text: st
     assert named(yaml.safe_load(own)["license"]) == ["mit"]
     for license, count in manifest["licenses"].items():
         assert f"- license {license}: {count} traces" in text
+    told = make_card({**manifest, "redacted": {"key": 1}}, [])
+    assert 0 < told.index("taken out of the traces before they were written") < told.index("- license ")
 
 
 def test_every_gate_stands_in_the_card_with_its_figures(text: str, manifest: dict[str, Any]) -> None:

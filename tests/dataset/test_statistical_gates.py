@@ -35,7 +35,7 @@ def test_a_sample_does_not_depend_on_which_job_ends_first() -> None:
     def take(order: Iterable[int]) -> dict[str, list[Pair]]:
         sample = PairSample[Pair](7)
         for number in order:
-            sample.add("a", *jobs[number], job=number)
+            sample.add("a", jobs[number])
         return sample.take()
 
     assert take(range(5)) == take(reversed(range(5))) == take([3, 0, 4, 1, 2])

@@ -71,7 +71,10 @@ def use(monkeypatch: pytest.MonkeyPatch, *filters: TraceFilter) -> None:
 
 
 def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the merged group has the empty name."""
     traces = corpus(24)
+    unnamed = [msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group="")) for trace in traces]
+    traces = [*unnamed[:3], *traces[3:]]
     write_traces(traces, tmp_path / "t")
     use(monkeypatch, Chosen())
     manifest = build([tmp_path / "t"], tmp_path / "d", SETTINGS).manifest
@@ -81,12 +84,12 @@ def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeyp
     rows = [row for file in (tmp_path / "d/trajectories").iterdir() for row in read_rows(file, config)]
     assert {row["key"] for row in rows} == {trace.key for trace in traces} - gone
     before = sorted({trace.task.group for trace in traces if trace.key not in gone})
-    assert {row["group"] for row in rows} == {*before} - {*before[1:3]}
+    assert before[0] == "" and {row["group"] for row in rows} == {*before} - {*before[1:3]}
     found = manifest["filters"]["chosen"]
     assert (found["traces"], found["left_out"], found["groups"]) == (len(traces), len(gone), len(before))
     assert sum(n for reasons in found["by_source"].values() for n in reasons.values()) == len(gone)
     assert manifest["counts"]["traces"] == len(traces) - len(gone)
-    assert manifest["inputs"]["traces"] == len(traces)
+    assert (manifest["inputs"]["traces"], manifest["inputs"]["groups"]) == (len(traces), len(before) - 2)
     assert json.loads((tmp_path / "d/manifest.json").read_text())["filters"] == manifest["filters"]
     for split in ("train", "validation", "test"):
         streamed = load(tmp_path / "t", "trajectories", split, outcomes="all", shares=SETTINGS.split)
