@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,15 +47,10 @@ def build(
         if settings["allow_demo"]:
             why = " is for a demonstration, which is never pushed; leave out it or "
             raise UsageError(Setting("allow_demo"), why, Setting("push"))
-    from foretrace.registry import is_own_source
-
     folders = [text for text in inputs if Path(text).is_dir() or find_address(text)]
     sources = [text for text in inputs if text not in folders]
-    named = [text.partition("=") for text in sources]
-    local = all(is_own_source(name) and file and "://" not in file for name, _, file in named)
-    benchmarks = all(Path(name.partition("=")[2] or name).is_file() for name in settings["decontaminate"])
-    if local and benchmarks and not any(":" in recipe for recipe in settings["recipes"]):
-        output.stay_small()  # nothing comes from the Hub, and no code from outside
+    if not _needs_outside(sources, settings):
+        output.stay_small()
     import msgspec
 
     from foretrace.api.datasets import run_build
@@ -114,6 +109,19 @@ def _check_folders(output: Output, folders: Sequence[Path], settings: dict[str, 
         output.warn_unsealed(folder)
     if not settings["allow_demo"]:
         refuse_demo_traces(stores)
+
+
+def _needs_outside(sources: Sequence[str], settings: Mapping[str, Any]) -> bool:
+    """Whether rows come from the Hub, or code from outside foretrace."""
+    from foretrace.registry import is_own_source
+
+    named = [text.partition("=") for text in sources]
+    benchmarks = [Path(name.partition("=")[2] or name) for name in settings["decontaminate"]]
+    return not (
+        all(is_own_source(name) and file and "://" not in file for name, _, file in named)
+        and all(file.is_file() for file in benchmarks)
+        and not any(":" in recipe for recipe in settings["recipes"])
+    )
 
 
 def _import_sources(
