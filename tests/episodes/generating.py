@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fakes.model_server import Asked
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import read_traces
@@ -72,6 +73,26 @@ def half(request: Request) -> str:
 def saying(say: Say) -> Scripted:
     """A model that says what the function says."""
     return Scripted("test", scripts=say)
+
+
+def answering(complete: Callable[[Request], Awaitable[Completion]]) -> Scripted:
+    """A model that answers by an async function."""
+    model = saying(right)
+    model.complete = complete  # type: ignore[method-assign]
+    return model
+
+
+class OneReply(Tools):
+    """Ends with the first reply: one request an attempt."""
+
+    def is_done(self, reply: Any, results: Any) -> bool:
+        return True
+
+
+def adds(asked: Asked) -> str:
+    """What a server says: the answer to the problem that is asked about."""
+    number = asked.text.split("Return x plus ")[1].split(".")[0] if "Return x plus" in asked.text else "0"
+    return f"<code>\ndef plus(x):\n    return x + {number}\n</code>"
 
 
 class Ground:

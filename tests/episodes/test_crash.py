@@ -16,11 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
-from episodes.generating import ids, plus, stored
+from episodes.generating import adds, ids, plus, stored
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.journal import FOLDER, JournalIndex
 from foretrace.core.store import TraceStore
 
+COMMAND = (sys.executable, "-m", "foretrace")
 KILLS = 12
 PROBLEMS = 24
 SAMPLES = 6
@@ -55,8 +56,10 @@ def finished(out: Path) -> Iterator[str]:
         yield from (*index.stored, *index.left_out)
 
 
-def in_a_process(command: list[str]) -> list[str]:
-    return [sys.executable, "-m", "foretrace", *command]
+def run(command: list[str], folder: Path) -> Any:
+    """The report of the command."""
+    done = subprocess.run([*COMMAND, *command], cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 # A fork of this runs the command without its imports, which are most of its work.
@@ -128,12 +131,9 @@ def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str], fork: C
             break
     assert progress >= 4 and in_journal >= 4
     assert len(done) > 0
-    last = subprocess.run(
-        in_a_process([*command, "--out", "killed"]), cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    report = json.loads(last.stdout)
+    report = run([*command, "--out", "killed"], tmp_path)
     assert report["already_done"] + report["filtered"] == len(done) and report["remaining"] == 0
-    subprocess.run(in_a_process([*command, "--out", "whole"]), cwd=tmp_path, capture_output=True, check=True)
+    run([*command, "--out", "whole"], tmp_path)
     assert ids(out) == ids(tmp_path / "whole")
     killed, whole = (TraceStore(tmp_path / name).manifest for name in ("killed", "whole"))
     assert (killed.segments, killed.left_out, killed.counts) == (whole.segments, whole.left_out, whole.counts)
@@ -144,19 +144,14 @@ def test_control_c_seals_and_the_same_command_goes_on(tmp_path: Path, command: l
     """The server answers no more, from when a few attempts are done until after the interrupt."""
 
     def say(asked: Asked) -> str:
-        number = asked.text.partition("Return x plus ")[2].partition(".")[0]
-        return (
-            "<verify>Done.</verify>"
-            if asked.turn
-            else f"<think>I add.</think><code>\ndef plus(x):\n    return x + {number}\n</code>"
-        )
+        return "<verify>Done.</verify>" if asked.turn else adds(asked)
 
     interrupted = False
     with serving(ModelServer(say=say, latency_s=lambda n: 0 if interrupted or n < 12 else 60)) as server:
         more = ["--model", "openai:toy", "--base-url", server.url, "--samples", "1", "--concurrency", "2"]
-        generate = in_a_process([*command, *more, "--out", "t"])
+        generate = [*command, *more, "--out", "t"]
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(generate, cwd=tmp_path, **pipes) as process:
+        with subprocess.Popen([*COMMAND, *generate], cwd=tmp_path, **pipes) as process:
             while not any(path.stat().st_size > 0 for path in (tmp_path / "t" / FOLDER).glob("*.zst")):
                 assert process.poll() is None
                 time.sleep(0.005)
@@ -168,6 +163,5 @@ def test_control_c_seals_and_the_same_command_goes_on(tmp_path: Path, command: l
         kept = set(stored(tmp_path / "t"))
         assert kept
         interrupted = True
-        last = subprocess.run(generate, cwd=tmp_path, capture_output=True, text=True, check=True)
-    report = json.loads(last.stdout)
+        report = run(generate, tmp_path)
     assert report["already_done"] == len(kept) and 0 < report["done"] < PROBLEMS and report["remaining"] == 0

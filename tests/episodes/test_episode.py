@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Isolation, Trace, Usage, add_trace_id, decode_trace, encode_trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.reward import RewardRule, compute_reward
+from foretrace.episodes.reward import compute_reward, describe_reward
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.workspace import Evaluation
 from foretrace.protocols.tools import Tools
-from protocols.play import ADD, RIGHT, TWICE, WRONG, Played, Stage
+from protocols.play import ADD, RIGHT, TWICE, WRONG, Stage
 
 THINK = "<think>Let me think of it.</think>\n"
 BAD, GOOD = (f"{THINK}<code>\n{code}</code>" for code in (WRONG, RIGHT))
@@ -52,15 +53,9 @@ def tokens(text: str, pieces: tuple[str, ...] | None = None, **more: Any) -> Com
     return Completion(text=text, **given | more)
 
 
-def sampled(played: Played) -> list[Any]:
-    return [m.sampled for m in played.models]
-
-
-def test_ids_without_pieces_are_not_said_to_be_those_of_a_text_that_was_added_to(stage: Stage) -> None:
-    """The closing tag at which the model was stopped is put back; whether its ids are there is not known."""
-    cut = tokens(f"<code>\n{WRONG}", (), token_ids=(1, 2, 3), logprobs=(), finish="stop_sequence")
-    played = stage.play("tools", cut, tokens(GOOD, (), token_ids=(4,), logprobs=()), DONE)
-    assert [s.exact for s in sampled(played)[:2]] == ["text", "token"]
+def sampled(stage: Stage, reply: Completion) -> list[Any]:
+    """What was sampled for each message of one reply."""
+    return [m.sampled for m in stage.play("tools", reply, max_turns=1).models]
 
 
 # --- its states
@@ -112,27 +107,7 @@ def test_the_turn_limit_is_the_protocols_own_or_the_users(stage: Stage) -> None:
     assert played.trace.outcome.status == "done"
 
 
-def test_empty_replies_and_replies_of_a_megabyte_are_taken(stage: Stage) -> None:
-    words = "I do not know yet. " * 55_000
-    played = stage.play("tools", "", words, "<code>\n" + "x = 1\n" * 180_000 + "</code>", max_turns=3)
-    assert played.trace.outcome.status == "limit" and played.models[1].content == words
-    assert played.labels[:2] == ["nonstep.lost", "nonstep.prompted"]
-
-
 # --- its messages
-
-
-def test_messages_of_a_turn_give_the_reply_and_spans_the_blocks(stage: Stage) -> None:
-    reply = f"First.\n{BAD}\nThen I saw it:\n```python\n{RIGHT}```\nand so it ends.\n{DONE} Bye."
-    played = stage.play("tools", reply, max_turns=1)
-    assert "".join(m.content for m in played.models) == reply
-    assert [m.content[slice(*m.tool_calls[0].span)] for m in played.models] == [  # type: ignore[misc]
-        f"<code>\n{WRONG}</code>",
-        f"```python\n{RIGHT}```",
-        DONE,
-    ]
-    results = [m for m in played.trace.messages if m.author == "environment"]
-    assert [m.tool_call_ids for m in results] == [("call_0",), ("call_1",), ("call_2",)]
 
 
 def test_reasoning_that_comes_apart_is_kept_and_counts_as_a_thought(stage: Stage) -> None:
@@ -143,52 +118,52 @@ def test_reasoning_that_comes_apart_is_kept_and_counts_as_a_thought(stage: Stage
     assert "A sum." not in played.prompts[1]
 
 
-def test_tokens_go_to_the_span_in_which_they_start(stage: Stage) -> None:
-    reply = f"{BAD}\n{GOOD}\nSo far."
-    played = stage.play("tools", tokens(reply), max_turns=1)
-    first, second = sampled(played)
-    assert first.token_ids + second.token_ids == tokens(reply).token_ids
-    assert first.logprobs + second.logprobs == tokens(reply).logprobs
-    assert len(first.token_ids) == -(-len(played.models[0].content) // 5)
-    assert (first.exact, second.exact) == ("token", "token")
-    assert (first.prompt_token_ids, second.prompt_token_ids) == ((1, 2, 3), None)
-    assert (first.usage, first.finish_reason) == (None, None)
-    assert second.usage == tokens(reply).usage and second.finish_reason == "stop"
-    assert [m.model_s for m in played.models] == [0.5, None]
+def test_messages_of_a_turn_give_the_reply_and_spans_the_blocks_with_their_tokens(stage: Stage) -> None:
+    text = f"First.\n{BAD}\nThen I saw it:\n```python\n{RIGHT}```\nand so it ends.\n{DONE} Bye."
+    reply = tokens(text)
+    played = stage.play("tools", reply, max_turns=1)
+    assert "".join(m.content for m in played.models) == text
+    assert [m.content[slice(*m.tool_calls[0].span)] for m in played.models] == [  # type: ignore[misc]
+        f"<code>\n{WRONG}</code>",
+        f"```python\n{RIGHT}```",
+        DONE,
+    ]
+    results = [m for m in played.trace.messages if m.author == "environment"]
+    assert [m.tool_call_ids for m in results] == [("call_0",), ("call_1",), ("call_2",)]
+    first, *_, last = found = [m.sampled for m in played.models if m.sampled]
+    assert sum((one.token_ids for one in found), ()) == reply.token_ids
+    assert sum((one.logprobs for one in found), ()) == reply.logprobs
+    assert len(first.token_ids) == -(-len(played.models[0].content) // 5)  # to the span in which they start
+    assert {one.exact for one in found} == {"token"}
+    assert [one.prompt_token_ids for one in found] == [(1, 2, 3), None, None]
+    assert (first.usage, first.finish_reason, last.usage, last.finish_reason) == (None, None, reply.usage, "stop")
 
 
-def test_tokens_behind_a_cut_are_dropped(stage: Stage) -> None:
-    kept, cut = f"{BAD}\n", "<result>\nAll 2 public tests passed.\n</result>"
-    (found,) = sampled(stage.play("tools", tokens(kept + cut, (*pieces_of(kept), *pieces_of(cut))), max_turns=1))
-    assert len(found.token_ids) == len(pieces_of(kept)) and found.exact == "token"
-    (found,) = sampled(stage.play("tools", tokens(kept + cut, pieces_of(f" {kept}{cut}")), max_turns=1))
-    assert found.exact == "text", "the cut goes through the middle of a token"
+CUT = "<result>\nAll 2 public tests passed.\n</result>"
+OPEN = f"<code>\n{RIGHT}"
+PLAIN: dict[str, Any] = {"pieces": (), "token_ids": (1, 2), "logprobs": (-1.0, -2.0)}
 
 
-def test_a_closing_tag_that_was_put_back_has_its_tokens_or_says_so(stage: Stage) -> None:
-    text = f"<code>\n{RIGHT}"
-    (found,) = sampled(stage.play("tools", tokens(text, (*pieces_of(text), "</code>")), max_turns=1))
-    assert len(found.token_ids) == len(pieces_of(text)) + 1 and found.exact == "token"
-    (found,) = sampled(stage.play("tools", tokens(text), max_turns=1))
-    assert len(found.token_ids) == len(pieces_of(text)) and found.exact == "text"
-
-
-def test_ids_without_pieces_are_exact_for_one_message_only(stage: Stage) -> None:
-    (found,) = sampled(
-        stage.play("tools", tokens(GOOD, pieces=(), token_ids=(1, 2), logprobs=(-1.0, -2.0)), max_turns=1)
-    )
-    assert found.token_ids == (1, 2) and found.exact == "token"
-    reply = tokens(f"{BAD}{GOOD}", pieces=(), token_ids=(1, 2), logprobs=(-1.0, -2.0))
-    first, second = sampled(stage.play("tools", reply, max_turns=1))
-    assert first.token_ids + second.token_ids == (1, 2) and {first.exact, second.exact} == {"text"}
-
-
-def test_no_token_is_lost_where_pieces_do_not_add_up(stage: Stage) -> None:
-    reply = f"{BAD}\n{GOOD}"
-    halves = (*pieces_of(reply[:-6]), *["\ufffd"] * 30)
-    first, second = sampled(stage.play("tools", tokens(reply, halves), max_turns=1))
-    assert first.token_ids + second.token_ids == tokens(reply, halves).token_ids
-    assert (first.exact, second.exact) == ("token", "text")
+@pytest.mark.parametrize(
+    ("reply", "kept", "exact"),
+    [
+        (tokens(f"{BAD}\n{CUT}", (*pieces_of(f"{BAD}\n"), *pieces_of(CUT))), len(pieces_of(f"{BAD}\n")), ["token"]),
+        (tokens(f"{BAD}\n{CUT}", pieces_of(f" {BAD}\n{CUT}")), None, ["text"]),  # cut in the middle of a token
+        (tokens(OPEN, (*pieces_of(OPEN), "</code>")), len(pieces_of(OPEN)) + 1, ["token"]),  # the tag is put back
+        (tokens(OPEN), len(pieces_of(OPEN)), ["text"]),
+        (tokens(OPEN, **PLAIN), 2, ["text"]),
+        (tokens(GOOD, **PLAIN), 2, ["token"]),  # ids without pieces are exact for one message only
+        (tokens(f"{BAD}{GOOD}", **PLAIN), 2, ["text", "text"]),
+        (tokens(BAD + GOOD, (*pieces_of(f"{BAD}{GOOD}"[:-6]), *"\ufffd" * 30)), None, ["token", "text"]),
+    ],
+)
+def test_tokens_are_exact_only_where_they_spell_the_text(
+    stage: Stage, reply: Completion, kept: int | None, exact: list[str]
+) -> None:
+    found = sampled(stage, reply)
+    assert [one.exact for one in found] == exact
+    ids = sum((one.token_ids for one in found), ())
+    assert ids == reply.token_ids[: len(ids)] and kept in (None, len(ids))
 
 
 def test_times_say_who_measured_them_and_when(stage: Stage) -> None:
@@ -207,7 +182,8 @@ METRICS = (
     *("turns", "think_count", "code_block_count", "execution_count", "code_iterations", "had_errors", "recovered"),
     *("has_verify", "is_interleaved", "has_tool_feedback", "invented_results", "repairs", "is_ideal"),
 )
-CASES: dict[str, tuple[list[str], list[float]]] = {
+LIMIT = Completion(text=f"{THINK}<code>\ndef add(a, b", finish="length")
+CASES: dict[str, tuple[list[Any], list[float]]] = {
     "mended": ([BAD, GOOD, THINK + DONE], [3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 1]),
     "at once": ([GOOD, f"{THINK}{DONE}"], [2, 2, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1]),
     "not seen": ([f"{GOOD}\n{THINK}{DONE}"], [1, 2, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0]),
@@ -215,6 +191,8 @@ CASES: dict[str, tuple[list[str], list[float]]] = {
     "without thoughts": ([f"<code>\n{RIGHT}</code>", DONE], [2, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0]),
     "wrong to the end": ([BAD, THINK + DONE], [2, 2, 1, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0]),
     "invented": ([f"{GOOD}<error>\nno\n</error><result>\nx\n</result>", DONE], [2, 1, 1, 1, 1, 0, 0, 1, 0, 1, 2, 0, 0]),
+    "cut twice": ([LIMIT, LIMIT, GOOD, DONE], [4, 3, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0]),
+    "with tokens": ([tokens(GOOD), tokens(DONE)], [2, 1, 1, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0]),
     "no code": (["What do you mean by that?"], [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
 }
 
@@ -223,22 +201,13 @@ CASES: dict[str, tuple[list[str], list[float]]] = {
 def test_metrics_are_counted_as_they_are_defined(stage: Stage, case: str) -> None:
     replies, wanted = CASES[case]
     played = stage.play("tools", *replies, max_turns=len(replies))
-    timed = {"model_s", "tool_s", "cut_replies"}
+    timed = {"model_s", "tool_s", "cut_replies", "prompt_tokens", "completion_tokens"}
     assert {k: v for k, v in played.metrics.items() if k not in timed} == dict(zip(METRICS, wanted, strict=True))
-    assert played.metrics["model_s"] == 0 and (played.metrics["tool_s"] > 0) == (wanted[3] > 0)
-
-
-def test_seconds_and_tokens_are_summed(stage: Stage) -> None:
-    played = stage.play("tools", tokens(GOOD), tokens(DONE))
-    counted = played.counted("model_s", "prompt_tokens", "completion_tokens")
-    assert counted == (1.0, 14, len(pieces_of(GOOD)) + len(pieces_of(DONE)))
-
-
-def test_replies_that_were_cut_are_counted(stage: Stage) -> None:
-    cut = Completion(text=f"{THINK}<code>\ndef add(a, b", finish="length")
-    played = stage.play("tools", cut, cut, GOOD, DONE)
-    assert played.counted("cut_replies", "turns", "had_errors") == (2, 4, 1)
-    assert stage.play("tools", GOOD, DONE).counted("cut_replies") == (0,)
+    assert (played.metrics["tool_s"] > 0) == (wanted[3] > 0)
+    assert played.metrics["cut_replies"] == sum(reply is LIMIT for reply in replies)
+    if case == "with tokens":
+        length = len(pieces_of(GOOD)) + len(pieces_of(DONE))
+        assert played.counted("model_s", "prompt_tokens", "completion_tokens") == (1.0, 14, length)
 
 
 def test_what_was_different_about_a_completion_stands_in_its_first_message(stage: Stage) -> None:
@@ -250,39 +219,19 @@ def test_what_was_different_about_a_completion_stands_in_its_first_message(stage
     assert own == [told, *[{}] * (len(own) - 1)] and len(own) > 2
 
 
-def test_counts_say_nothing_of_hidden_tests_where_there_are_none(stage: Stage) -> None:
-    only_public = msgspec.structs.replace(ADD, hidden_tests=())
-    for protocol in ("tools", "interleaved_tools", "structured"):
-        told, silent = (
-            stage.play(protocol, BAD, GOOD, DONE, problem=problem, feedback="counts").said
-            for problem in (ADD, only_public)
-        )
-        assert any("Hidden tests: " in text for text in told) and not any("idden" in text for text in silent)
-
-
-def test_it_can_be_ended_from_outside_and_is_judged(stage: Stage) -> None:
-    async def live(*replies: str) -> Trace:
+@pytest.mark.parametrize(("reply", "reward"), [(GOOD, 1.0), ("I only talk of it.", -1.0)])
+def test_it_can_be_ended_from_outside_and_is_judged(stage: Stage, reply: str, reward: float) -> None:
+    async def live() -> Trace:
         async with Episode(ADD, Tools(), stage.sandbox) as episode:
             await episode.start()
-            for reply in replies:
-                await episode.step(Completion(text=reply))
+            await episode.step(Completion(text=reply))
             await episode.end("context")
             assert episode.done
             return episode.trace()
 
-    outcome = stage.runner.run(live(GOOD)).outcome
-    assert (outcome.status, outcome.exit_reason, outcome.reward, outcome.success) == ("limit", "context", 1.0, True)
-    assert outcome.error is None and outcome.tests is not None and outcome.tests.total == 5
-    outcome = stage.runner.run(live("I only talk of it.")).outcome
-    assert (outcome.exit_reason, outcome.reward, outcome.success) == ("context", -1.0, False)
-
-
-def test_a_failure_that_is_only_shown_by_counts_is_an_error_recovered_from(stage: Stage) -> None:
-    partly = f"{THINK}<code>\ndef add(a, b):\n    return 3 if a == 1 else a + b if a >= 0 else 0\n</code>"
-    played = stage.play("tools", partly, GOOD, DONE, feedback="counts")
-    assert played.counted("had_errors", "recovered") == (1, 1)
-    played = stage.play("tools", partly, GOOD, DONE)
-    assert played.counted("had_errors", "recovered") == (0, 0)
+    outcome = stage.runner.run(live()).outcome
+    assert (outcome.status, outcome.exit_reason, outcome.reward, outcome.error) == ("limit", "context", reward, None)
+    assert outcome.success == (reward > 0) and outcome.tests is not None and outcome.tests.total == 5
 
 
 def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
@@ -296,8 +245,10 @@ def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
     assert reward("def add(a, b):\n    return {1: 3, 0: 0}[a]") == -1.0, "public tests are not a reward"
     assert reward("def add(a, b) return") == -1.0
     assert reward("print(int(input()) * 2 or 1)", TWICE) == 0.0
-    only_public = msgspec.structs.replace(ADD, hidden_tests=())
-    assert reward(WRONG, only_public) == 0.0
+    assert reward(WRONG, msgspec.structs.replace(ADD, hidden_tests=())) == 0.0
+    strict = msgspec.structs.replace(ADD, public_tests=(Test(code="assert add(1, 2) == 4"),))
+    played = stage.play("tools", GOOD, DONE, problem=strict)
+    assert (played.episode.reward, played.trace.outcome.success) == (1.0, False), "success needs public tests too"
 
 
 def test_the_structure_bonus_is_an_option_and_counts_at_full_pass_too(stage: Stage) -> None:
@@ -306,13 +257,7 @@ def test_the_structure_bonus_is_an_option_and_counts_at_full_pass_too(stage: Sta
     assert stage.play("tools", GOOD, DONE, structure_bonus=True).episode.reward == pytest.approx(1.1)
     none = stage.play("tools", "I do not know it yet.", max_turns=1, structure_bonus=True)
     assert none.episode.reward == -1.0
-    assert full.trace.extra["reward_formula"] == RewardRule(structure_bonus=True).formula != RewardRule().formula
-
-
-def test_success_needs_public_tests_too(stage: Stage) -> None:
-    problem = msgspec.structs.replace(ADD, public_tests=(Test(code="assert add(1, 2) == 4"),))
-    played = stage.play("tools", GOOD, DONE, problem=problem)
-    assert (played.episode.reward, played.trace.outcome.success) == (1.0, False)
+    assert full.trace.extra["reward_formula"] == describe_reward(EpisodeSettings(structure_bonus=True))
 
 
 # --- whose it is
@@ -380,8 +325,6 @@ def test_the_trace_says_how_it_was_made(stage: Stage) -> None:
 
 def stories(stage: Stage) -> list[Trace]:
     """Attempts at a few problems in each protocol, some of which fail."""
-    import json
-
     body = json.dumps({"name": "python", "arguments": {"code": f"{RIGHT}print(add(1, 2))"}})
     replies = {
         "tools": [BAD, GOOD, DONE],
@@ -434,7 +377,7 @@ def test_code_that_is_flagged_earns_what_passes_nothing_unless_it_is_only_report
     verdict = Verdict(tests=(passed,), integrity="together", flags=("peeked",), isolation=Isolation(level=3))
     evaluation = Evaluation("def f(): pass", hidden=verdict)
     metrics = {"think_count": 2.0, "has_verify": 1.0}
-    rule = RewardRule(structure_bonus=True)
-    assert compute_reward(evaluation, metrics, rule) == -1.0
-    assert compute_reward(evaluation, metrics, msgspec.structs.replace(rule, flagged="report")) == pytest.approx(1.2)
-    assert "flagged" in rule.formula and "flagged" not in msgspec.structs.replace(rule, flagged="report").formula
+    zero, report = (EpisodeSettings(structure_bonus=True, flagged=flagged) for flagged in ("zero", "report"))
+    assert compute_reward(evaluation, metrics, zero) == -1.0
+    assert compute_reward(evaluation, metrics, report) == pytest.approx(1.2)
+    assert "flagged" in describe_reward(zero) and "flagged" not in describe_reward(report)

@@ -110,19 +110,3 @@ def test_each_step_is_labelled_as_what_it_does(stage: Stage, story: str) -> None
     for label, message in zip(label_trace(played.trace), played.models, strict=True):
         answers = [m for m in played.trace.messages if set(m.tool_call_ids) & {c.id for c in message.tool_calls}]
         assert label.failed == any(m.is_error for m in answers)
-
-
-def test_effects_and_rules(stage: Stage) -> None:
-    played = stage.play("tools", code(WRONG), code(RIGHT), VERIFY)
-    assert [(x.rule, str(x.effect)) for x in label_trace(played.trace)] == [
-        ("tool.run_tests", "sandbox_exec"),
-        ("repair.failing_code", "sandbox_exec"),
-        ("terminal_call", "terminal"),
-    ]
-    played = stage.play("interleaved_tools", code(WRONG), VERIFY, code(RIGHT), VERIFY)
-    assert [x.rule for x in label_trace(played.trace)] == [
-        "cell.compute",
-        "tool.run_tests",
-        "repair.failing_definition",
-        "tool.run_tests",
-    ]

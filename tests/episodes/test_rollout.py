@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-
 import pytest
 
 from episodes.generating import Ground, plus, right, saying, turn_of
@@ -20,63 +17,37 @@ from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 
-@pytest.fixture(scope="module")
-def ground() -> Iterator[Ground]:
-    with asyncio.Runner() as runner:
-        sandbox = LocalSandbox(SandboxSettings(workers=1))
-        yield Ground(runner, sandbox)
-        runner.run(sandbox.close())
-
-
 def roll(ground: Ground, say: object, protocol: Tools | None = None, **settings: object) -> Trace:
     episode = Episode(plus(3), protocol or Tools(), ground.sandbox, settings=EpisodeSettings(**settings))  # type: ignore[arg-type]
     return ground.runner.run(rollout(episode, saying(say), Sampling(seed=4)))  # type: ignore[arg-type]
 
 
-def raising(error: Exception) -> object:
+def raising(error: Exception, turn: int = 1) -> object:
+    """Says what is right up to this turn, then raises."""
+
     def say(request: Request) -> str:
-        if turn_of(request):
+        if turn_of(request) == turn:
             raise error
         return right(request)
 
     return say
 
 
-def test_an_attempt_ends_in_a_trace_with_id_reward_and_tests(ground: Ground) -> None:
-    trace = roll(ground, right)
-    assert (trace.outcome.status, trace.outcome.success, trace.outcome.reward) == ("done", True, 1.0)
-    assert trace.id and trace.outcome.tests is not None and trace.outcome.tests.total == 3
-
-
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
         (ModelError("no stream", kind="stream", retryable=True), "stream"),
+        (ModelError("the problem itself does not fit", kind="overflow"), "overflow"),
         (SandboxError("no worker"), "sandbox"),
         (ForetraceError("no text"), "protocol"),
         (ZeroDivisionError("a plugin's own"), "unexpected"),
     ],
 )
 def test_a_failure_is_recorded_and_is_no_score(ground: Ground, error: Exception, kind: str) -> None:
-    outcome = roll(ground, raising(error)).outcome
+    outcome = roll(ground, raising(error, turn=0 if kind == "overflow" else 1)).outcome
     assert outcome.error is not None and (outcome.status, outcome.error.kind) == ("error", kind)
     assert (outcome.success, outcome.reward, outcome.tests) == (None, None, None)
     assert str(error) in outcome.error.message
-
-
-def test_a_context_that_is_outgrown_is_a_limit_and_judged(ground: Ground) -> None:
-    outcome = roll(ground, raising(ModelError("too long", kind="overflow"))).outcome
-    assert (outcome.status, outcome.exit_reason, outcome.error) == ("limit", "context", None)
-    assert (outcome.success, outcome.reward) == (True, 1.0)
-
-
-def test_a_problem_that_does_not_fit_the_context_is_an_error(ground: Ground) -> None:
-    def say(request: Request) -> str:
-        raise ModelError("too long", kind="overflow")
-
-    outcome = roll(ground, say).outcome
-    assert outcome.error is not None and (outcome.status, outcome.error.kind) == ("error", "overflow")
-    assert (outcome.success, outcome.reward) == (None, None)
 
 
 def test_a_sandbox_that_fails_at_the_limit_of_the_context_is_an_error(ground: Ground) -> None:
@@ -99,20 +70,35 @@ def test_a_sandbox_that_fails_at_the_limit_of_the_context_is_an_error(ground: Gr
 
 
 def test_any_async_function_answers_the_requests(ground: Ground) -> None:
-    logprobs: list[bool] = []
+    asked: list[Request] = []
 
     async def complete(request: Request) -> Completion:
-        logprobs.append(request.logprobs)
+        asked.append(request)
         return Completion(text=right(request))
 
-    trace = ground.runner.run(rollout(Episode(plus(3), Tools(), ground.sandbox), complete, logprobs=False))
-    assert trace.id and trace.outcome.success and logprobs and not any(logprobs)
+    episode = Episode(plus(3), Tools(), ground.sandbox)
+    trace = ground.runner.run(rollout(episode, complete, Sampling(seed=4), logprobs=False))
+    assert trace.id and (trace.outcome.status, trace.outcome.success, trace.outcome.reward) == ("done", True, 1.0)
+    assert [(request.logprobs, request.sampling.seed) for request in asked] == [(False, 4)] * 2
 
 
-def test_a_limit_of_the_run_around_it_ends_an_episode_that_is_judged(ground: Ground) -> None:
-    outcome = roll(ground, raising(EpisodeLimitError("max_total_tokens"))).outcome
-    assert (outcome.status, outcome.exit_reason, outcome.error) == ("limit", "max_total_tokens", None)
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ModelError("too long", kind="overflow"), "context"),
+        (EpisodeLimitError("max_total_tokens"), "max_total_tokens"),
+    ],
+)
+def test_a_limit_from_outside_ends_an_episode_that_is_judged(ground: Ground, error: Exception, reason: str) -> None:
+    outcome = roll(ground, raising(error)).outcome
+    assert (outcome.status, outcome.exit_reason, outcome.error) == ("limit", reason, None)
     assert (outcome.success, outcome.reward) == (True, 1.0)
+
+
+@pytest.mark.parametrize("error", [*(ModelError("no", kind=k) for k in ("bad_key", "quota")), UsageError("no")])
+def test_what_no_other_attempt_would_fare_better_with_is_raised(ground: Ground, error: Exception) -> None:
+    with pytest.raises(type(error), match="no"):
+        roll(ground, raising(error))
 
 
 def test_an_episode_that_is_run_alone_raises_what_failed_and_records_it(ground: Ground) -> None:
@@ -127,42 +113,7 @@ def test_an_episode_that_is_run_alone_raises_what_failed_and_records_it(ground: 
     assert error is not None and (error.kind, error.message) == ("sandbox", "in other words: no worker")
 
 
-@pytest.mark.parametrize("kind", ["bad_key", "not_found", "quota"])
-def test_what_no_other_attempt_would_fare_better_with_is_raised(ground: Ground, kind: str) -> None:
-    with pytest.raises(ModelError, match="for good"):
-        roll(ground, raising(ModelError("for good", kind=kind)))
-
-
-def test_a_setting_that_cannot_be_served_is_raised(ground: Ground) -> None:
-    with pytest.raises(UsageError):
-        roll(ground, raising(UsageError("no such thing")))
-
-
-def test_all_requests_of_an_attempt_have_its_seed(ground: Ground) -> None:
-    seeds: list[int | None] = []
-
-    def say(request: Request) -> str:
-        seeds.append(request.sampling.seed)
-        return right(request)
-
-    roll(ground, say)
-    assert seeds == [4, 4]
-
-
 def test_a_model_that_never_writes_code_ends_at_the_turn_limit(ground: Ground) -> None:
     trace = roll(ground, lambda request: "I would rather talk about the weather.", max_turns=3)
     assert (trace.outcome.status, trace.outcome.success, trace.outcome.reward) == ("limit", False, -1.0)
     assert sum(m.role == "assistant" for m in trace.messages) == 3
-
-
-def test_empty_completions_end_at_the_turn_limit(ground: Ground) -> None:
-    trace = roll(ground, lambda request: Completion(text=""), max_turns=2)
-    assert (trace.outcome.status, trace.outcome.success) == ("limit", False)
-
-
-def test_a_reply_of_a_megabyte(ground: Ground) -> None:
-    def say(request: Request) -> str:
-        return "x " * 500_000 + right(request)
-
-    trace = roll(ground, say)
-    assert trace.outcome.success and max(len(m.content) for m in trace.messages) > 1_000_000

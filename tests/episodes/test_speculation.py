@@ -186,32 +186,23 @@ def guess_some(traces: Sequence[Trace]) -> RecordedGuesses:
     return RecordedGuesses("some", rows)
 
 
-def compare(ground: Ground, folder: Path, protocol: str, samples: int) -> SpeculationReport:
-    attempt(ground, folder / "plain", protocol, samples=samples)
-    plain = read(folder / "plain")
+@pytest.mark.parametrize("samples", [2, pytest.param(34, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_traces_are_the_same_with_and_without_speculation(
+    ground: Ground, tmp_path: Path, protocol: str, samples: int
+) -> None:
+    attempt(ground, tmp_path / "plain", protocol, samples=samples)
+    plain = read(tmp_path / "plain")
     assert len(plain) == samples * len(PROBLEMS)
-    total = None
-    for name, proposer in (("tests", NextTests()), ("some", guess_some([*stored(folder / "plain").values()]))):
-        total = attempt(ground, folder / name, protocol, proposer, samples=samples)
-        early = read(folder / name)
+    report = None
+    for name, proposer in (("tests", NextTests()), ("some", guess_some([*stored(tmp_path / "plain").values()]))):
+        report = attempt(ground, tmp_path / name, protocol, proposer, samples=samples)
+        early = read(tmp_path / name)
         different = [key for key in plain if plain[key] != early.get(key)]
         assert not different, f"{name}: {plain[different[0]]!r}\n\n{early.get(different[0])!r}"
-    assert total is not None
-    return total
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_traces_are_the_same_with_and_without_speculation(ground: Ground, tmp_path: Path, protocol: str) -> None:
-    report = compare(ground, tmp_path, protocol, samples=2)
-    assert report.guesses and report.failed is None
+    assert report is not None and report.guesses and report.failed is None
     if protocol != "interleaved":  # whose attempts are single replies
         assert sum(row.used for row in report.rows.values()) > 0 and report.wasted_s > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_two_hundred_traces_are_the_same(ground: Ground, tmp_path: Path, protocol: str) -> None:
-    compare(ground, tmp_path, protocol, samples=34)
 
 
 def wait_then_test(request: Request) -> str:
@@ -244,22 +235,39 @@ def test_what_is_handed_over_counts_as_long_as_it_ran(ground: Ground, tmp_path: 
     assert all(launch.after_s >= 0 and launch.step in (2, 4) for launch in launches), launches
 
 
-class Raises(Proposer):
-    """A predictor that fails, or says what cannot be read."""
+class Says(Proposer):
+    """Guesses these calls at each reply."""
 
-    name = "raises"
+    name = "says"
+
+    def __init__(self, *calls: tuple[str, object], **fields: Any) -> None:
+        self._calls, self._fields = calls, fields
+
+    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
+        made = [PredictedCall(tool, json.dumps(arguments)) for tool, arguments in self._calls[:k]]
+        about: dict[str, Any] = {"key": situation.key, "step": len(situation.messages), "action": "tool_call"}
+        return [Prediction(**about, rank=rank, calls=(call,), **self._fields) for rank, call in enumerate(made, 1)]
+
+
+LOOP = ("python", {"code": "while True: pass"})
+"""A block that is never asked for."""
+
+
+class Raises(Says):
+    """A predictor that fails, or says what cannot be read."""
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         if len(situation.messages) == 2:
             raise RuntimeError("out of luck")
-        calls = (PredictedCall("rm", "{}"), PredictedCall("python", "[1]"), PredictedCall("python", '{"code": 1}'))
-        return [Prediction(key=situation.key, step=len(situation.messages), action=None, calls=calls)]
+        return await super().propose(situation, 3)
 
 
 def test_a_predictor_that_fails_or_talks_nonsense_harms_no_attempt(ground: Ground, tmp_path: Path) -> None:
-    report = attempt(ground, tmp_path / "t", "tools", Raises(), samples=1)
+    report = attempt(
+        ground, tmp_path / "t", "tools", Raises(("rm", {}), ("python", [1]), ("python", {"code": 1})), samples=1
+    )
     assert report is not None and report.failed == "RuntimeError: out of luck"
-    assert report.refused == 3 * report.guesses > 0 and report.wasted_s == 0
+    assert report.refused == report.guesses > 0 and report.wasted_s == 0
     attempt(ground, tmp_path / "plain", "tools", samples=1)
     assert read(tmp_path / "t") == read(tmp_path / "plain")
 
@@ -269,46 +277,35 @@ WRITES = ("open('f', 'w')", "import os", "__import__('os')", "json.codecs.open('
 
 @pytest.mark.parametrize("code", WRITES)
 def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path: Path, code: str) -> None:
-    class Guesses(Proposer):
-        name = "writes"
-
-        async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-            call = PredictedCall("python", json.dumps({"code": code}))
-            return [Prediction(key=situation.key, step=len(situation.messages), action="tool_call", calls=(call,))]
-
-    report = attempt(ground, tmp_path / "t", "interleaved_tools", Guesses(), samples=1)
+    guesses = Says(("python", {"code": code}))
+    report = attempt(ground, tmp_path / "t", "interleaved_tools", guesses, samples=1)
     assert report is not None and report.refused == report.guesses > 0
     assert sum(row.launched for row in report.rows.values()) == 0
 
 
-class Always(Proposer):
-    """Guesses a block that is never asked for."""
+@pytest.mark.parametrize(
+    ("protocol", "tool", "reply"),
+    [
+        ("interleaved_tools", "python", "<code>\nx = 1\n</code>"),
+        ("tools", "run_tests", "<code>\ndef plus(x):\n    return x\n</code>"),
+    ],
+)
+def test_cpu_time_of_dropped_runs_is_counted_and_no_more_runs_once_it_is_enough(
+    ground: Ground, tmp_path: Path, protocol: str, tool: str, reply: str
+) -> None:
+    def say(asked: Request) -> str:
+        return reply if len(asked.messages) < 3 else "<verify>So.</verify>"
 
-    name = "always"
+    def wasted(limit: float | None) -> SpeculationReport:
+        how: dict[str, Any] = {"samples": 1, "model": Waits(say, 0.05), "concurrency": 1, "max_wasted": limit}
+        report = attempt(ground, tmp_path / str(limit), protocol, Says((tool, LOOP[1])), **how)
+        assert report is not None
+        return report
 
-    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        call = PredictedCall("python", '{"code": "while True: pass"}')
-        return [Prediction(key=situation.key, step=len(situation.messages), action="tool_call", calls=(call,))]
-
-
-def test_no_more_is_run_early_once_enough_was_wasted(ground: Ground, tmp_path: Path) -> None:
-    model = Waits(lambda _: "<code>\nx = 1\n</code>", 0.05)
-    wasted = [
-        attempt(ground, tmp_path / str(limit), "interleaved_tools", Always(), samples=1, model=model, max_wasted=limit)
-        for limit in (None, 0.0)
-    ]
-    assert wasted[0] is not None and wasted[0].wasted_s > 0
-    assert wasted[1] is not None and wasted[1].guesses == 0
-
-
-def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
-    speculation = Speculation(Says(("python", {"code": "x"})), ground.sandbox, SpeculationSettings(max_wasted=1.0))
-    speculation.begin_attempt(SITUATION.key)
-    row = speculation.find_row(*CODE)
-    row.wasted_s, row.wasted_cpu_s = 60.0, 0.9
-    assert len(ground.runner.run(speculation.propose(SITUATION))) == 1
-    row.wasted_cpu_s = 1.0
-    assert not ground.runner.run(speculation.propose(SITUATION))
+    report = wasted(None)
+    assert 0 < report.wasted_cpu_s < report.wasted_s
+    assert report.wasted_cpu_s == sum(row.wasted_cpu_s for row in report.rows.values())
+    assert wasted(0.0).guesses == 0
 
 
 def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: Ground) -> None:
@@ -317,28 +314,6 @@ def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: G
         ground.runner.run(speculation.start(Isolation(level=1)))
     with pytest.raises(UsageError, match="speculate_width"):
         Speculation(NextTests(), ground.sandbox, SpeculationSettings(width=0))
-
-
-class Says(Proposer):
-    """Guesses these calls at each reply."""
-
-    name = "says"
-
-    def __init__(self, *calls: tuple[str, dict[str, str]], **fields: Any) -> None:
-        self._calls, self._fields = calls, fields
-
-    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        return [
-            Prediction(
-                key=situation.key,
-                step=len(situation.messages),
-                rank=rank,
-                action="tool_call",
-                calls=(PredictedCall(tool, json.dumps(arguments)),),
-                **self._fields,
-            )
-            for rank, (tool, arguments) in enumerate(self._calls[:k], 1)
-        ]
 
 
 class Never(Proposer):
@@ -370,39 +345,19 @@ def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp
     assert b"block_3.py" in read(tmp_path / "plain").popitem()[1]
 
 
-def test_no_more_run_at_once_than_the_width(ground: Ground) -> None:
-    async def work() -> int:
-        speculation, running, gate = Speculation(NextTests(), ground.sandbox), 0, asyncio.Event()
-
-        async def run() -> None:
-            nonlocal running
-            running += 1
-            await gate.wait()
-
-        early = EarlyRuns(speculation)
-        for number in range(6):
-            early.begin(CODE, Operation(str(number)), run)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        await early.close()
-        return running
-
-    assert ground.runner.run(work()) == SpeculationSettings().width
-
-
 @pytest.mark.parametrize(("ending", "kept", "runs"), [("ok", "a", 1), ("timeout", "a", 2), ("ok", "b", 2)])
 def test_only_what_was_kept_and_came_to_its_own_end_is_handed_over(
     ground: Ground, ending: Ending, kept: str, runs: int
 ) -> None:
     async def work() -> int:
-        speculation, count = Speculation(NextTests(), ground.sandbox), 0
+        count = 0
 
         async def run() -> RunResult:
             nonlocal count
             count += 1
             return RunResult(ending=ending, isolation=Isolation(level=2))
 
-        early = EarlyRuns(speculation)
+        early = EarlyRuns(Speculation(NextTests(), ground.sandbox))
         early.begin(CODE, Operation("a"), run)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -415,8 +370,6 @@ def test_only_what_was_kept_and_came_to_its_own_end_is_handed_over(
 
 
 def test_guesses_are_limited_by_confidence_and_late_ones_are_counted(ground: Ground) -> None:
-    calls = (("python", {"code": "x"}),)
-
     def ask(proposer: Proposer, **settings: Any) -> tuple[list[int], SpeculationReport]:
         async def work() -> tuple[list[int], SpeculationReport]:
             speculation = Speculation(proposer, ground.sandbox, SpeculationSettings(**settings))
@@ -429,8 +382,8 @@ def test_guesses_are_limited_by_confidence_and_late_ones_are_counted(ground: Gro
 
         return ground.runner.run(work())
 
-    assert ask(Says(*calls, confidence=0.5), threshold=0.5)[0] == [1, 1]
-    assert ask(Says(*calls, confidence=0.4), threshold=0.5)[0] == ask(Says(*calls), threshold=0.5)[0] == [0, 0]
+    assert ask(Says(LOOP, confidence=0.5), threshold=0.5)[0] == [1, 1]
+    assert ask(Says(LOOP, confidence=0.4), threshold=0.5)[0] == ask(Says(LOOP), threshold=0.5)[0] == [0, 0]
     counts, report = ask(Never())
     assert (counts, report.late) == ([], 2)
 
@@ -448,50 +401,9 @@ def test_a_failure_inside_is_reported_and_a_run_that_ends_in_an_error_leaves_its
 
     monkeypatch.setattr(Workspace, "begin_early", fail)
     with pytest.raises(ModelError, match="bad key"):
-        attempt(ground, tmp_path / "t", "interleaved_tools", Always(), samples=1, model=Waits(refuse))
+        attempt(ground, tmp_path / "t", "interleaved_tools", Says(LOOP), samples=1, model=Waits(refuse))
     written = json.loads((tmp_path / "t" / REPORT_FILE).read_text())
     assert written["failed"] == "TypeError: a bug" and written["guesses"]
-
-
-KILLED = """
-import asyncio, sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from episodes.test_speculation import Always, Waits, LIMITS
-from sandbox.boxes import mark_fork_servers
-mark_fork_servers({mark!r})
-from episodes.generating import PROBLEMS
-from foretrace.episodes.generate.engine import generate
-from foretrace.episodes.generate.settings import GenerateSettings
-from foretrace.episodes.speculation import Speculation
-from foretrace.registry import make_protocol
-from foretrace.sandbox.base import SandboxSettings
-from foretrace.sandbox.local import LocalSandbox
-
-async def main():
-    model = Waits(lambda _: "<code>\\nx = 1\\n</code>", 1.0)
-    own, early = (LocalSandbox(SandboxSettings(workers=2)) for _ in range(2))
-    protocol = make_protocol("interleaved_tools")
-    await generate(PROBLEMS, protocol, model, own, Path({out!r}), GenerateSettings(concurrency=4),
-                   speculation=Speculation(Always(), early))
-
-print("starts", flush=True)
-asyncio.run(main())
-"""
-
-
-def test_nothing_is_left_after_kill_nine(tmp_path: Path) -> None:
-    mark, temporary = f"mark={tmp_path.name}-{id(tmp_path)}", tmp_path / "tmp"
-    temporary.mkdir()
-    code = KILLED.format(path=[str(Path(__file__).parents[1])], mark=mark, out=str(tmp_path / "t"))
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None and process.stdout.readline() == "starts\n"
-        # a self-test has a folder for its short time
-        assert until(lambda: len(marked(mark)) > 4 and not [*temporary.iterdir()], 60), "blocks run early in sessions"
-        process.kill()
-    assert until(lambda: not marked(mark))
-    assert not [*temporary.iterdir()]
 
 
 def test_an_attempt_that_is_tried_again_leaves_the_guesses_at_its_last_try(ground: Ground, tmp_path: Path) -> None:
@@ -511,6 +423,18 @@ def test_an_attempt_that_is_tried_again_leaves_the_guesses_at_its_last_try(groun
     assert {*guesses} == {(key, step) for key in stored(tmp_path / "t") for step in (2, 4)}
 
 
+def test_figures_that_cannot_be_written_do_not_hide_why_the_run_ended(ground: Ground, tmp_path: Path) -> None:
+    def refuse(request: Request) -> str:
+        (tmp_path / "t" / REPORT_FILE).mkdir(exist_ok=True)
+        raise ModelError("bad key", final=True)
+
+    with pytest.raises(ModelError, match="bad key"):
+        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1, model=Waits(refuse))
+    with pytest.raises(StoreError, match=REPORT_FILE):
+        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1)
+    assert len(stored(tmp_path / "t")) == len(PROBLEMS)
+
+
 class WaitsForLaunches(Scripted):
     """A model whose every reply comes when one more guess has been begun early, and that tries one thing after it."""
 
@@ -526,17 +450,11 @@ class WaitsForLaunches(Scripted):
 
 
 async def attempt_twice_each(out: Path) -> None:
+    settings = GenerateSettings(samples=2, concurrency=1, episode=EpisodeSettings(max_turns=2))
     async with LocalSandbox(SandboxSettings(workers=2)) as own, LocalSandbox(SandboxSettings(workers=2)) as early:
-        speculation = Speculation(Always(), early)
-        await generate(
-            PROBLEMS,
-            make_protocol("interleaved_tools"),
-            WaitsForLaunches(speculation),
-            own,
-            out,
-            GenerateSettings(samples=2, concurrency=1, episode=EpisodeSettings(max_turns=2)),
-            speculation=speculation,
-        )
+        speculation = Speculation(Says(LOOP), early)
+        model, protocol = WaitsForLaunches(speculation), make_protocol("interleaved_tools")
+        await generate(PROBLEMS, protocol, model, own, out, settings, speculation=speculation)
 
 
 def read_steps(out: Path) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
@@ -545,49 +463,29 @@ def read_steps(out: Path) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
     return {*read_predictions(out / GUESSES_FILE).by_step()}, {(launch.key, launch.step) for launch in launches}
 
 
-def test_guesses_and_launches_of_each_kept_trace_outlive_kill_nine(tmp_path: Path) -> None:
+def test_after_kill_nine_each_kept_trace_has_its_guesses_and_launches_and_nothing_is_left(tmp_path: Path) -> None:
+    mark, temporary, out = f"mark={tmp_path.name}-{id(tmp_path)}", tmp_path / "tmp", tmp_path / "t"
+    temporary.mkdir()
     code = (
         f"import asyncio, sys, pathlib\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}]\n"
         "from episodes.test_speculation import attempt_twice_each\n"
-        f"asyncio.run(attempt_twice_each(pathlib.Path({str(tmp_path / 't')!r})))"
+        f"from sandbox.boxes import mark_fork_servers\nmark_fork_servers({mark!r})\n"
+        f"asyncio.run(attempt_twice_each(pathlib.Path({str(out)!r})))"
     )
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
-        assert until(lambda: (tmp_path / "t").exists() and count_unsealed(tmp_path / "t") >= 2, 60)
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(temporary)}) as process:
+        assert until(lambda: out.exists() and count_unsealed(out) >= 2 and len(marked(mark)) > 4, 60)
         process.kill()
-    (journal,) = find_journals(tmp_path / "t")
+    assert until(lambda: not marked(mark)) and not [*temporary.iterdir()]
+    (journal,) = find_journals(out)
     kept = {(key, step) for key in JournalIndex(journal).stored for step in (2, 4)}
-    guessed, launched = read_steps(tmp_path / "t")
+    guessed, launched = read_steps(out)
     assert kept <= guessed and kept <= launched
     for name in (GUESSES_FILE, LAUNCHES_FILE):
-        with (tmp_path / "t" / name).open("ab") as file:
+        with (out / name).open("ab") as file:
             file.write(b'{"key": "plus/0", "st')
-    asyncio.run(attempt_twice_each(tmp_path / "t"))
-    keys = stored(tmp_path / "t")
+    asyncio.run(attempt_twice_each(out))
+    keys = stored(out)
     assert len(keys) == 2 * len(PROBLEMS)
-    guessed, launched = read_steps(tmp_path / "t")
+    guessed, launched = read_steps(out)
     assert guessed == launched == {(key, step) for key in keys for step in (2, 4)}
-    assert read_predictions(tmp_path / "t" / GUESSES_FILE).problems == {}
-
-
-def test_figures_that_cannot_be_written_do_not_hide_why_the_run_ended(ground: Ground, tmp_path: Path) -> None:
-    def refuse(request: Request) -> str:
-        (tmp_path / "t" / REPORT_FILE).mkdir(exist_ok=True)
-        raise ModelError("bad key", final=True)
-
-    with pytest.raises(ModelError, match="bad key"):
-        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1, model=Waits(refuse))
-    with pytest.raises(StoreError, match=REPORT_FILE):
-        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1)
-    assert len(stored(tmp_path / "t")) == len(PROBLEMS)
-
-
-def test_cpu_time_of_dropped_runs_is_counted(ground: Ground, tmp_path: Path) -> None:
-    program = Says(("run_tests", {"code": "while True: pass"}))
-    for protocol, proposer, reply in (
-        ("interleaved_tools", Always(), "<code>\nx = 1\n</code>"),
-        ("tools", program, "<code>\ndef plus(x):\n    return x\n</code>"),
-    ):
-        model = Waits(lambda asked, reply=reply: reply if len(asked.messages) < 3 else "<verify>So.</verify>", 0.05)
-        report = attempt(ground, tmp_path / protocol, protocol, proposer, samples=1, model=model, concurrency=1)
-        assert report is not None and 0 < report.wasted_cpu_s < report.wasted_s
-        assert report.wasted_cpu_s == sum(row.wasted_cpu_s for row in report.rows.values())
+    assert read_predictions(out / GUESSES_FILE).problems == {}

@@ -15,7 +15,7 @@ from foretrace.core.errors import ProblemError, SandboxError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.episodes.validate import ValidationReport, make_empty_answer, validate_problems
+from foretrace.episodes.validate import ValidationReport, judge_problems, make_empty_answer, make_report
 from foretrace.sandbox.base import Limits, SandboxSettings
 
 LEVEL = Isolation(level=0)
@@ -36,7 +36,7 @@ def problem(own: str, reference: str | None = "def f(n):\n    return n + 1\n", *
 def real(problems: Sequence[Problem], **options: Any) -> ValidationReport:
     async def run() -> ValidationReport:
         async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
-            return await validate_problems(problems, sandbox, **options)
+            return make_report(await judge_problems(problems, sandbox, **options), 0.5)
 
     return asyncio.run(run())
 
@@ -80,18 +80,11 @@ class Scripted:
 
 def scripted(say: Any, problems: Any, **options: Any) -> tuple[ValidationReport, Scripted]:
     sandbox: Any = Scripted(say)
-    return asyncio.run(validate_problems(problems, sandbox, **options)), sandbox
+    return make_report(asyncio.run(judge_problems(problems, sandbox, **options)), 0.5), sandbox
 
 
 def truth(code: str, tests: Sequence[Test]) -> bool:
     return "return n" in code
-
-
-def test_a_sound_set() -> None:
-    found = real([problem("a"), problem("b", public_tests=())])
-    assert (found.problems, found.references_passed, found.empty_passed, found.faults) == (2, 2, 0, ())
-    assert (found.public, found.with_public, found.hidden, found.without_reference) == (1, 1, 4, 0)
-    assert found.forms == {"values": 2} and found.sound and found.seconds > 0
 
 
 def test_a_reference_that_fails_is_named_with_its_test() -> None:
@@ -113,26 +106,23 @@ def test_a_reference_that_fails_is_named_with_its_test() -> None:
     assert found.references_passed == 0 and not found.sound
 
 
-def test_tests_that_ask_for_nothing_are_found() -> None:
-    nothing = (Test(code="assert f(1) is None or f(1)"),)
-    found = real([problem("asks"), problem("nothing", hidden_tests=nothing), problem("typed", hidden_tests=nothing)])
-    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [
-        ("nothing", "empty_passed", "hidden"),
-        ("typed", "empty_passed", "hidden"),
-    ]
-    assert found.empty_passed == 2 and found.references_passed == 3
-
-
-def test_without_hidden_tests_the_public_ones_must_turn_the_empty_answer_away() -> None:
-    shown = (Test(code="assert f(1) == None"),)
-    found = real([problem("ok", hidden_tests=()), problem("bad", None, public_tests=shown, hidden_tests=())])
-    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [("bad", "empty_passed", "public")]
-    assert (found.hidden, found.public) == (0, 2)
-
-
-def test_a_problem_without_a_reference_is_counted_and_no_fault() -> None:
-    found = real([problem("a", None), problem("b")])
-    assert (found.without_reference, found.references_passed, found.sound) == (1, 1, True)
+def test_tests_that_ask_for_nothing_are_found_and_all_is_counted() -> None:
+    nothing, shown = (Test(code="assert f(1) is None or f(1)"),), (Test(code="assert f(1) == None"),)
+    found = real(
+        [
+            problem("sound"),
+            problem("hidden", public_tests=()),
+            problem("unreferenced", None),
+            problem("public", hidden_tests=()),
+            problem("nothing", hidden_tests=nothing),
+            problem("shown", None, public_tests=shown, hidden_tests=()),
+        ]
+    )
+    faults = [(f.problem, f.kind, f.tests) for f in found.faults]
+    assert faults == [("nothing", "empty_passed", "hidden"), ("shown", "empty_passed", "public")]
+    assert (found.problems, found.references_passed, found.empty_passed, found.without_reference) == (6, 4, 2, 2)
+    assert (found.public, found.with_public, found.hidden) == (5, 5, 7)
+    assert found.forms == {"calls": 1, "values": 5} and not found.sound and real([problem("sound")]).sound
 
 
 def test_programs_and_classes() -> None:
@@ -155,13 +145,6 @@ def test_programs_and_classes() -> None:
     assert found.references_passed == 4 and found.forms["values"] >= 2 and sum(found.forms.values()) == 4
 
 
-def test_tests_that_cannot_be_judged_are_a_finding_and_the_rest_is_checked() -> None:
-    mixed = (Test(code="assert f(1)"), Test(stdin="", stdout=""))
-    found = real([problem("mixed", public_tests=mixed), problem("fine")])
-    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [("mixed", "unusable", "public")]
-    assert found.references_passed == 1 and found.problems == 2
-
-
 def test_which_tests_are_judged_in_which_form_and_which_cannot_be() -> None:
     loop = Test(code="for n in (1, 2):\n    assert f(n) == n + 1")
     bad = (Test(code="assert f(1) == 2"), Test(code="f(2)"), loop, Test(code="assert 1 == 1"))
@@ -172,6 +155,7 @@ def test_which_tests_are_judged_in_which_form_and_which_cannot_be() -> None:
             problem("public", hidden_tests=(), public_tests=(loop,)),
             problem("object", "def f(n):\n    return type('N', (int,), {})(n + 1)\n"),
             problem("bad", hidden_tests=bad),
+            problem("mixed", public_tests=(Test(code="assert f(1)"), Test(stdin="", stdout=""))),
         ]
     )
     assert [(one.problem, one.public, one.hidden) for one in found.judged] == [
@@ -180,9 +164,11 @@ def test_which_tests_are_judged_in_which_form_and_which_cannot_be() -> None:
         ("public", "calls", None),
         ("object", "together", "together"),
         ("bad", "values", None),
+        ("mixed", None, "values"),
     ]
-    assert found.forms == {"calls": 2, "together": 1, "values": 1}
+    assert found.forms == {"calls": 2, "together": 1, "values": 2}
     said = [(f.problem, f.kind, f.tests, f.detail.split(":")[0]) for f in found.faults]
+    assert said.pop()[:3] == ("mixed", "unusable", "public")
     assert said == [
         ("bad", "unusable", "hidden", "test 1 has no assert"),
         ("bad", "unusable", "hidden", "test 3 does not call the code"),

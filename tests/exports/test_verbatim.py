@@ -16,7 +16,7 @@ import pytest
 import foretrace
 from foretrace.core.trace import Sampled, Trace
 from foretrace.models.demo_model.tokenizer import SPECIAL
-from foretrace.models.servers.demo import Demo
+from foretrace.models.servers.demo import load_checkpoint
 
 SAMPLES = int(os.environ.get("FORETRACE_VERBATIM_SAMPLES", "0"))
 PROTOCOLS = ("inline", "interleaved", "interleaved_tools", "structured", "tools")
@@ -47,7 +47,7 @@ def check_ids(trace: Trace) -> None:
 
 @functools.cache
 def load_tokenizer() -> Any:
-    tokenizer, _ = Demo()._load()
+    tokenizer, _ = load_checkpoint()
     return tokenizer._special
 
 

@@ -13,12 +13,13 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.episodes.episode import make_view
 from foretrace.models.base import Server
+from foretrace.models.servers.demo import Demo
 from foretrace.models.servers.llamacpp import LlamaCpp
 from foretrace.models.servers.openai import OpenAI
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 from integrations.llama_server import NAME, Running
-from integrations.scoring import CLOSE, demo, rescored, spelled
+from integrations.scoring import CLOSE, rescored, spelled
 
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
@@ -70,10 +71,10 @@ def test_the_server_has_our_tokenizer_and_our_template(llama: Running) -> None:
     async def use(model: LlamaCpp) -> None:
         for text in TEXTS:
             for special in (False, True):
-                assert await model.tokenize(text, special=special) == await demo().tokenize(text, special=special)
+                assert await model.tokenize(text, special=special) == await Demo().tokenize(text, special=special)
         talk = [ChatMessage("system", "Be brief."), *MESSAGES, ChatMessage("assistant", "<think>é</think>")]
         talk.append(ChatMessage("tool", "a result"))
-        assert await model.render(talk) == await demo().render(talk)
+        assert await model.render(talk) == await Demo().render(talk)
 
     with_model(llama, "llamacpp", use)
 
@@ -98,7 +99,7 @@ def test_another_model_than_the_one_that_is_served(llama: Running) -> None:
 
 def test_a_greedy_reply_is_the_one_of_numpy(llama: Running) -> None:
     done = said(llama, "llamacpp", sampling=Sampling(temperature=0.0, max_tokens=120))
-    own = asyncio.run(demo().complete(Request(messages=MESSAGES, sampling=Sampling(temperature=0.0, max_tokens=120))))
+    own = asyncio.run(Demo().complete(Request(messages=MESSAGES, sampling=Sampling(temperature=0.0, max_tokens=120))))
     hold_against_numpy(done)
     assert (done.text, done.token_ids, done.finish) == (own.text, own.token_ids, own.finish)
     assert np.abs(np.subtract(done.logprobs, own.logprobs)).max() < CLOSE
@@ -189,7 +190,7 @@ def test_a_prompt_beyond_the_context_is_one_clear_error(llama: Running, kind: st
 
 
 def test_a_reply_that_fills_the_context_ends_there(llama: Running) -> None:
-    prompt = (*asyncio.run(demo().render(MESSAGES)), *[300] * 3590)
+    prompt = (*asyncio.run(Demo().render(MESSAGES)), *[300] * 3590)
     done = said(
         llama, "llamacpp", messages=(), prompt_ids=prompt, sampling=Sampling(max_tokens=400, extra={"ignore_eos": True})
     )

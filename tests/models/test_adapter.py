@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.episodes.identity import describe_sampling
-from foretrace.models.adapter import RetryPolicy, drop_repeated_think, retry
+from foretrace.models.adapter import drop_repeated_think
 from foretrace.models.base import Server
 from foretrace.models.servers.demo import Demo
 from foretrace.models.servers.scripted import Script, Scripted
@@ -55,15 +54,6 @@ def test_address_key_and_patience_are_not(kind: str) -> None:
     assert kind != "ollama" or of(kind, options={"keep_alive": "1h"}) == plain
 
 
-def test_a_model_without_settings_tells_its_sampling_only() -> None:
-    assert (
-        describe_sampling(Sampling(), Scripted.of(["a"]))
-        == describe_sampling(Sampling())
-        == describe_sampling(Sampling(), Demo())
-    )
-    assert describe_sampling(Sampling(extra={"temperature": None}))["temperature"] is None
-
-
 @pytest.mark.parametrize(
     ("prompt", "prefill", "sent"),
     [
@@ -77,36 +67,24 @@ def test_a_think_block_is_opened_once(prompt: str, prefill: str, sent: str) -> N
     assert drop_repeated_think(prompt, prefill) == sent
 
 
-def test_waits_grow_are_spread_and_end() -> None:
-    policy = RetryPolicy(3, 1.0, Random(1))
-    waits = [policy.wait_s(ModelError("x", retryable=True), n) for n in range(4)]
-    for n, wait in enumerate(waits[:3]):
-        assert wait is not None and 2**n <= wait <= 1.25 * 2**n
-    assert waits[3] is None and policy.wait_s(ModelError("x"), 0) is None
-
-
-def test_the_caller_waits_and_hears_of_each_failure_at_once() -> None:
-    failures = [ModelError("a", kind="busy", retryable=True, retry_after_s=7.0), ModelError("b", retryable=True)]
+def test_waits_grow_are_spread_and_end_and_the_caller_hears_of_each_failure_at_once() -> None:
+    failures = [ModelError(word, kind="busy", retryable=True, retry_after_s=7.0 * (word == "b")) for word in "abcd"]
     left = list(failures)
     heard: list[tuple[ModelError, float]] = []
 
     async def call() -> str:
-        if left:
-            raise left.pop(0)
-        return "ok"
+        raise left.pop(0)
 
     async def on_retry(failure: ModelError, seconds: float) -> None:
-        assert len(left) == 1 - len(heard)
+        assert len(left) == 3 - len(heard)
         heard.append((failure, seconds))
 
-    assert asyncio.run(retry(call, RetryPolicy(4, 1.0, Random(1)), on_retry)) == ("ok", ["busy", "server"])
-    assert [failure for failure, _ in heard] == failures
-    assert 7.0 <= heard[0][1] <= 8.75 and 2.0 <= heard[1][1] <= 2.5
-
-
-def test_the_last_failure_is_raised() -> None:
-    async def call() -> str:
-        raise ModelError("no", retryable=True)
-
-    with pytest.raises(ModelError, match="no"):
-        asyncio.run(retry(call, RetryPolicy(2, 0.0, Random(1))))
+    model = ADAPTERS["openai"]("m", Server(retries=3, options={"backoff_s": "1"}))
+    with pytest.raises(ModelError, match="d"):
+        asyncio.run(model.retry(call, on_retry))
+    assert [failure for failure, _ in heard] == failures[:3]
+    for (_, seconds), least in zip(heard, (1.0, 7.0, 4.0), strict=True):
+        assert least <= seconds <= 1.25 * least
+    left = [ModelError("x")]
+    with pytest.raises(ModelError, match="x"):
+        asyncio.run(model.retry(call, on_retry))

@@ -48,8 +48,8 @@ def failures(at: ServerErrors, body: bytes, said: str) -> list[ModelError]:
     found += [
         at.from_stream(said),
         at.from_stream({"message": said, "code": said}),
-        at.broken_stream(said),
-        at.bad_reply(said),
+        at.make("stream", said),
+        at.make("bad_reply", said),
     ]
     with pytest.raises(ModelError) as caught:
         http.decode(body, list[int])
@@ -71,19 +71,12 @@ def test_no_eight_characters_of_a_key_are_shown(
             assert not [part for part in parts if part in text and part not in fixed], text
 
 
-def test_a_key_that_was_cut_in_two_leaves_nothing() -> None:
+def test_a_key_that_was_cut_in_two_leaves_nothing_and_nothing_else_is_hidden() -> None:
     key = "sk-decoy-0123456789abcdef"
     for cut in range(8, len(key)):
         assert ApiKey(key).hide(f"no: {key[:cut]}") == "no: ***" == ApiKey(key).hide(f"no: {key[cut - 8 :]}")
     assert ApiKey(key).hide(f"{key} and Bearer {key}, not sk-deco") == "*** and Bearer ***, not sk-deco"
-    assert (
-        errors_with(key).from_status(400, b'{"error": "' + b"z" * 285 + b' sk-decoy-01234"}').args[0].count("sk-") == 0
-    )
-
-
-def test_what_a_server_says_that_is_no_key_stays() -> None:
-    assert ApiKey("sk-decoy-0123456789abcdef").hide("model 0123 not found") == "model 0123 not found"
-    assert ApiKey("EMPTY").hide("an EMPTY reply") == "an *** reply"
+    assert ApiKey(key).hide("model 0123 not found") == "model 0123 not found"
 
 
 @pytest.mark.parametrize("key", ["x", "none", "12345", "a/b", "-"])

@@ -69,11 +69,16 @@ async def ask_all(server: Server, limiter: AdaptiveLimiter, count: int, at_once:
     await asyncio.gather(*(one() for _ in range(count)))
 
 
-@pytest.mark.parametrize(("places", "least", "most"), [(1, 1, 2), (4, 4, 6), (32, 26, 48), (1000, 256, 256)])
-def test_it_grows_as_long_as_that_helps(places: int, least: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("places", "at_once", "initial", "least", "most"),
+    [(1, 4000, 1, 1, 2), (4, 4000, 1, 4, 6), (32, 4000, 1, 26, 48), (1000, 4000, 1, 256, 256), (100, 5, 8, 8, 8)],
+)
+def test_it_grows_as_long_as_that_helps_and_somebody_waits(
+    places: int, at_once: int, initial: int, least: int, most: int
+) -> None:
     async def work(clock: Callable[[], float]) -> None:
-        server, limiter = Server(clock, places), AdaptiveLimiter(1, 256, clock=clock)
-        await ask_all(server, limiter, 6000, at_once=4000)
+        server, limiter = Server(clock, places), AdaptiveLimiter(initial, 256, clock=clock)
+        await ask_all(server, limiter, 6000, at_once=at_once)
         assert least <= limiter.limit <= most
         assert server.peak <= most * 2
 
@@ -121,15 +126,6 @@ def test_who_waits_without_a_slot_is_the_first_to_get_one_again() -> None:
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             assert limiter.in_use == 0
-
-    simulate(work)
-
-
-def test_it_does_not_grow_where_nobody_waits() -> None:
-    async def work(clock: Callable[[], float]) -> None:
-        server, limiter = Server(clock, 100), AdaptiveLimiter(8, 256, clock=clock)
-        await ask_all(server, limiter, 500, at_once=5)
-        assert limiter.limit == 8
 
     simulate(work)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from fakes.model_server import ModelServer
+from fakes.model_server import Asked, ModelServer
 from foretrace.core.completion import Capabilities, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.models.base import ChatModel
 from models.served import ADAPTERS, asking, at, model_at, probe
 
 NAMES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
@@ -36,23 +36,34 @@ def plain(found: Capabilities) -> dict[str, object]:
     return {name: getattr(found, name) for name in (*NAMES, "context_length") if getattr(found, name)}
 
 
-@pytest.mark.parametrize("opens_think", [True, False])
-def test_a_server_that_opens_a_new_turn_without_a_word_is_caught(opens_think: bool) -> None:
-    found = probe("openai", ModelServer(continues=False, opens_think=opens_think))
-    assert not found.continuation and "opens a new turn" in found.reasons["continuation"]
-    assert probe("openai", ModelServer(continues=True, opens_think=opens_think)).continuation
+def repeating(asked: Asked) -> str:
+    return asked.last if asked.turn else "ok"
 
 
-def test_a_server_that_repeats_the_beginning_is_caught() -> None:
-    server = ModelServer(say=lambda asked: asked.last if asked.turn else "ok")
-    assert "repeats the beginning" in probe("openai", server).reasons["continuation"]
+@pytest.mark.parametrize(
+    ("kind", "server", "name", "reason"),
+    [
+        ("openai", {"continues": False}, "continuation", "opens a new turn"),
+        ("openai", {"continues": False, "opens_think": True}, "continuation", "opens a new turn"),
+        ("openai", {"say": repeating}, "continuation", "repeats the beginning"),
+        ("openai", {"counts": False}, "continuation", "count"),
+        ("openai", {"like_llama": True}, "token_prompts", "its /tokenize gives no ids for messages, as vLLM's does"),
+        ("openai", {"ids": True, "adds": 1}, "token_prompts", "counted as"),
+        ("ollama", {"counts": False}, "continuation", "count"),
+        ("ollama", {"renders": False}, "continuation", "does not render"),
+        ("ollama", {"adds": 1}, "continuation", "raw"),
+        ("llamacpp", {"adds": 1}, "continuation", "counted as"),
+    ],
+)
+def test_a_server_that_cannot_what_it_does_not_refuse_is_caught(
+    kind: str, server: dict[str, Any], name: str, reason: str
+) -> None:
+    found = probe(kind, ModelServer(**server))
+    assert not getattr(found, name) and reason in found.reasons[name]
 
 
-def test_a_tokenize_that_knows_no_messages_is_not_that_of_vllm() -> None:
-    """That of llama-server answers with no ids."""
-    found = probe("openai", ModelServer(like_llama=True))
-    assert not found.token_prompts and not found.token_ids
-    assert found.reasons["token_prompts"] == "its /tokenize gives no ids for messages, as vLLM's does"
+def test_a_template_that_opens_think_does_not_look_like_a_new_turn() -> None:
+    assert probe("openai", ModelServer(opens_think=True)).continuation
 
 
 def test_a_llama_server_that_answers_to_every_name_is_asked_for_its_own() -> None:
@@ -60,12 +71,6 @@ def test_a_llama_server_that_answers_to_every_name_is_asked_for_its_own() -> Non
     with pytest.raises(ModelError, match=r"does not have this model \(it has /models/toy.gguf\)"):
         probe("openai", server, name="other")
     assert probe("openai", ModelServer(like_llama=True, names=("/models/toy.gguf",))).context_length == 4096
-
-
-@pytest.mark.parametrize("kind", ["ollama", "openai"])
-def test_without_counts_no_continuation_is_believed(kind: str) -> None:
-    found = probe(kind, ModelServer(counts=False))
-    assert not found.continuation and "count" in found.reasons["continuation"]
 
 
 @pytest.mark.parametrize(("server", "sent"), [({"like_llama": True}, True), ({"ids": True}, True), ({}, False)])
@@ -83,10 +88,6 @@ def test_a_server_with_limits_of_its_own_is_told_that_there_are_none(server: dic
             assert (body["top_k"], body["min_p"]) == (20, 0.1)
 
     at(ModelServer(**server), use)
-
-
-def test_ollama_without_rendering_cannot_go_on() -> None:
-    assert "does not render" in probe("ollama", ModelServer(renders=False)).reasons["continuation"]
 
 
 def test_refused_logprobs_are_not_asked_for_again() -> None:
@@ -115,14 +116,6 @@ def test_what_was_not_found_is_refused_with_the_reason(kind: str) -> None:
     at(ModelServer(continues=False, counts=False, adds=1), use)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [("ollama", "continuation"), ("openai", "token_prompts"), ("llamacpp", "continuation")]
-)
-def test_a_server_that_adds_to_our_own_prompts_is_caught(kind: str, name: str) -> None:
-    found = probe(kind, ModelServer(ids=True, adds=1))
-    assert not getattr(found, name) and ("counted as" in found.reasons[name] or "raw" in found.reasons[name])
-
-
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_many_ask_and_the_server_is_probed_once(kind: str) -> None:
     async def use(server: ModelServer) -> None:
@@ -135,19 +128,3 @@ def test_many_ask_and_the_server_is_probed_once(kind: str) -> None:
         assert len(server.requests) == 2 * asked
 
     at(ModelServer(ids=True), use)
-
-
-def test_the_cloud_is_told_from_a_local_server_in_what_to_do() -> None:
-    assert "ollama pull" in failure_of("toi")
-
-
-def failure_of(name: str) -> str:
-    with pytest.raises(Exception, match="does not have this model") as caught:
-        probe("ollama", ModelServer(), name=name)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-def test_adapters_keep_the_contract(kind: str) -> None:
-    model: ChatModel = model_at(kind, "http://127.0.0.1:1")
-    assert (model.name, model.spec, model.endpoint) == ("toy", f"{kind}:toy", "http://127.0.0.1:1")

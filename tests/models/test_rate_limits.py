@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from fakes.model_server import ModelServer
 from foretrace.models.server_errors import ServerErrors, read_wait
-from models.served import asking, at, model_at
 
 ERRORS = ServerErrors("https://host.example", "m", "openai", None, "")
 PLAN = "You exceeded your current quota, please check your plan and billing details."
@@ -58,13 +56,6 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
         "busy",
         20.0,
     ),
-    "openai, milliseconds": (
-        openai(
-            f"{REQUESTS}min. Limit: 40000 / min. Please try again in 1ms. {PAYMENT}", "tokens", "rate_limit_exceeded"
-        ),
-        "busy",
-        0.001,
-    ),
     "openai, a day with a short pause": (
         openai(f"{REQUESTS}day (RPD): Limit 10000, Used 10000. Please try again in 8.64s.", "requests", None),
         "busy",
@@ -80,25 +71,7 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
         "busy",
         26.0,
     ),
-    "gemini, the older text": (
-        gemini(
-            "Quota exceeded for quota metric 'Generate Content API requests per minute' and limit "
-            "'request limit per minute for a region' of service 'x'. [reason: \"RATE_LIMIT_EXCEEDED\"]"
-        ),
-        "busy",
-        None,
-    ),
     "anthropic": ({"type": "error", "error": {"type": "rate_limit_error", "message": ANTHROPIC}}, "busy", None),
-    "together": (
-        openai(
-            "You have been rate limited. Your rate limit is 60 queries per minute. Please navigate to "
-            "https://api.together.xyz/settings/billing to upgrade to a paid plan.",
-            "credit_limit",
-            None,
-        ),
-        "busy",
-        None,
-    ),
     "openrouter, upstream": (
         {
             "error": {
@@ -122,7 +95,6 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
     "a proxy before vLLM": ("<html><head><title>429 Too Many Requests</title></head></html>", "busy", None),
     # used up: no pause of minutes mends it
     "openai, no money": (openai(PLAN, "insufficient_quota", "insufficient_quota"), "quota", None),
-    "openai, no code": (openai(PLAN, "insufficient_quota", None), "quota", None),
     "groq, the day": (groq("day (TPD)", "9m38.016s"), "quota", 578.016),
     "gemini, not in this plan": (
         gemini(f"{PLAN}{DOCS}{METRIC}0, model: gemini-2.5-pro\nPlease retry in 38.9s."),
@@ -145,13 +117,6 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
     ),
     "ollama cloud, the hour": (
         {"error": "you've reached your hourly usage limit, please wait or upgrade to continue"},
-        "quota",
-        None,
-    ),
-    "ollama cloud, the session": (
-        {
-            "error": "you (x) have reached your session usage limit, upgrade for higher limits: https://ollama.com/upgrade"
-        },
         "quota",
         None,
     ),
@@ -204,7 +169,6 @@ def test_one_request_that_is_too_large_for_the_minute_is_that_request_s_own_fail
     ("words", "seconds"),
     [
         ("try again in 20s.", 20.0),
-        ("Please try again in 20\ns. Visit", 20.0),
         ("try again in 1m30s", 90.0),
         ("try again in 2 minutes", 120.0),
         ("Retry after 5 seconds", 5.0),
@@ -212,23 +176,11 @@ def test_one_request_that_is_too_large_for_the_minute_is_that_request_s_own_fail
         ("try again in 1h2m3.5s", 3723.5),
         ("try again in a moment", None),
         ("try again in 5 bananas", None),
-        ("use 20s", None),
     ],
 )
 def test_a_pause_is_read_from_words(words: str, seconds: float | None) -> None:
     assert read_wait(words) == (None if seconds is None else pytest.approx(seconds))
     assert read_wait(words, "4000") == 4000.0
-
-
-def test_a_minute_s_limit_is_waited_for() -> None:
-    async def use(server: ModelServer) -> None:
-        said = json.dumps(groq("minute (TPM)", "150ms"))
-        server.fault("/v1/chat/completions", status=429, body=said, headers={"Retry-After": "0"}, times=2)
-        async with model_at("openai", server.url) as model:
-            found = await model.complete(asking())
-        assert found.text == "ok" and found.extra["retried"] == ["busy", "busy"]
-
-    at(ModelServer(), use)
 
 
 def test_a_wait_is_seconds_or_a_date() -> None:

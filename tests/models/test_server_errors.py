@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import socket
-import ssl
-import subprocess
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +21,7 @@ from foretrace.models.servers.openai import OpenAI
 from models.served import ADAPTERS, PATHS, asking, at, model_at
 
 SOURCE = str(Path(foretrace.__file__).parent)
-QUOTA = {
-    "ollama": '{"error": "you have reached your weekly usage limit, please upgrade to continue"}',
-    "openai": '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}',
-    "llamacpp": '{"error": "quota"}',
-}
+USED_UP = '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
 BUSY = '{"error": "timed out waiting for a concurrent request slot"}'
 ECHO = '{"error": "no: Bearer ' + KEY + '"}'
 
@@ -43,7 +34,8 @@ CASES: dict[str, Case] = {
     "no such model": ({"status": 404, "body": '{"error": "model not found"}'}, "not_found", False, "that it lists"),
     "busy": ({"status": 429, "body": BUSY}, "busy", True, "it is busy: lower concurrency"),
     "overloaded": ({"status": 503, "body": '{"error": "server busy"}'}, "busy", True, "it is busy: lower concurrency"),
-    "payment": ({"status": 402, "body": "{}"}, "quota", False, "quota is used up"),
+    "payment": ({"status": 402, "body": "{}"}, "quota", False, "is used up"),
+    "used up": ({"status": 429, "body": USED_UP, "headers": {"Retry-After": "3600"}}, "quota", False, "is used up"),
     "broken": ({"status": 500, "body": ECHO}, "server", True, "HTTP 500 'no: Bearer ***'"),
     "bad gateway": ({"status": 502, "body": "<html><h1>Bad gateway</h1></html>"}, "server", True, "'Bad gateway'"),
     "bad request": ({"status": 400, "body": '{"error": "top_p?"}'}, "bad_request", False, "top_p?"),
@@ -63,16 +55,17 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def failure(kind: str, server: ModelServer, **settings: Any) -> ModelError:
-    """How a completion fails, after a look that it names host and model, on one line, and hides the key."""
+def failure(kind: str, server: ModelServer, url: str = "", call: str = "complete", **settings: Any) -> ModelError:
+    """How a call fails, after a look that it names host and model, on one line, and hides the key."""
 
     async def use(running: ModelServer) -> ModelError:
-        async with model_at(kind, running.url, api_key=KEY, **settings) as model:
+        address = url or running.url
+        async with model_at(kind, address.replace("PORT", running.url.rpartition(":")[2]), **settings) as model:
             with pytest.raises(ModelError) as caught:
                 # Less than the patience with a silent server: what it said before the silence counts.
                 async with asyncio.timeout(20):
-                    await model.complete(asking())
-            assert running.url in str(caught.value) and "model toy" in str(caught.value)
+                    await (model.probe() if call == "probe" else model.complete(asking()))
+            assert model.endpoint in str(caught.value) and f"model {model.name}" in str(caught.value)
             hides(caught.value, model)
             return caught.value
 
@@ -97,53 +90,50 @@ def test_a_failure_is_one_clear_line(kind: str, case: str, caplog: pytest.LogCap
     server = ModelServer(say=lambda asked: "one two three")
     server.fault(PATHS[kind], times=-1, **how)
     timeout_s = 0.1 if slug == "timeout" else 30.0
-    error = failure(kind, server, retries=1, timeout_s=timeout_s)
+    error = failure(kind, server, api_key=KEY, retries=1, timeout_s=timeout_s)
     assert (error.kind, error.retryable) == (slug, retryable) and words in str(error)
     assert len(server.sent(PATHS[kind])) == (2 if retryable else 1)
     assert KEY not in caplog.text
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
-def test_a_used_up_quota_is_not_tried_again(kind: str) -> None:
-    server = ModelServer()
-    server.fault(PATHS[kind], status=429, body=QUOTA[kind], headers={"Retry-After": "3600"}, times=-1)
-    error = failure(kind, server)
-    assert (error.kind, error.retryable, error.retry_after_s) == ("quota", False, 3600.0)
-    assert len(server.sent(PATHS[kind])) == 1
+@pytest.mark.parametrize(
+    ("server", "settings", "slug", "words"),
+    [
+        ({"say": lambda asked: ""}, {"retries": 1}, "empty", "the completion is empty"),
+        ({}, {"name": "toi", "call": "probe"}, "not_found", "toy"),
+        ({}, {"url": "http://127.0.0.1:1", "retries": 1}, "refused", "start the server, or check the base URL"),
+        ({}, {"url": "http://127.0.0.1:1", "call": "probe"}, "refused", "start the server, or check the base URL"),
+        ({}, {"url": "https://127.0.0.1:PORT"}, "tls", "use http://"),
+        ({}, {"url": "http://no-such-host.invalid"}, "dns", "check the base URL"),
+        ({"key": "another"}, {}, "bad_key", "give a valid key"),
+        ({"key": "another"}, {"call": "probe"}, "bad_key", "give a valid key"),
+        ({"context": 1}, {}, "overflow", "the prompt is longer than the context: raise "),
+    ],
+)
+def test_a_failure_at_any_place_is_one_clear_line(
+    kind: str, server: dict[str, Any], settings: dict[str, Any], slug: str, words: str
+) -> None:
+    own = {"context_length": 1} if kind == "ollama" and slug == "overflow" else {}
+    error = failure(kind, ModelServer(**server), api_key=KEY, **settings, **own)
+    assert error.kind == slug and words in str(error)
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_what_passes_is_tried_again_and_told(kind: str) -> None:
     async def use(server: ModelServer) -> None:
-        server.fault(PATHS[kind], status=429, body=BUSY)
+        server.fault(PATHS[kind], status=429, body=BUSY, headers={"Retry-After": "0.3"})
         server.fault(PATHS[kind], how="cut")
         server.latency_s = lambda number: 0.02
-        async with model_at(kind, server.url, options={"backoff_s": "0.1"}) as model:
+        async with model_at(kind, server.url) as model:
             begun = time.monotonic()
             found = await model.complete(asking())
             took = time.monotonic() - begun
         assert found.text == "ok" and found.extra["retried"] == ["busy", "stream"]
+        assert took >= 0.3, "the wait that the server asks for is kept"
         assert 0.02 <= found.seconds < took / 2  # of the last attempt alone
 
     at(ModelServer(), use)
-
-
-def test_the_wait_that_a_server_asks_for_is_kept() -> None:
-    async def use(server: ModelServer) -> float:
-        server.fault("/api/chat", status=429, body=BUSY, headers={"Retry-After": "0.3"})
-        loop = asyncio.get_running_loop()
-        async with model_at("ollama", server.url) as model:
-            begun = loop.time()
-            await model.complete(asking())
-            return loop.time() - begun
-
-    assert at(ModelServer(), use) >= 0.3
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-def test_nothing_said_is_a_failure(kind: str) -> None:
-    error = failure(kind, ModelServer(say=lambda asked: ""), retries=1)
-    assert (error.kind, error.retryable) == ("empty", True) and "empty" in str(error)
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
@@ -158,113 +148,6 @@ def test_a_reply_of_a_megabyte_is_not_believed(kind: str, logprobs: bool) -> Non
     error = failure(kind, Deaf(logprobs=logprobs))
     assert (error.kind, error.retryable) == ("too_long", False)
     assert ("bytes" if logprobs else "1,000,000 characters, for at most 50 tokens") in str(error)
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-def test_a_long_prompt_is_an_overflow(kind: str) -> None:
-    async def use(server: ModelServer) -> ModelError:
-        length: dict[str, Any] = {"context_length": 100} if kind == "ollama" else {}
-        async with model_at(kind, server.url, **length) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.complete(asking("a " * 200))
-            return caught.value
-
-    error = at(ModelServer(context=100), use)
-    assert (error.kind, error.retryable) == ("overflow", False) and (
-        "raise context_length" if kind == "ollama" else "raise the context length of the server"
-    ) in str(error)
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-@pytest.mark.parametrize("call", ["probe", "complete"])
-def test_no_server_there(kind: str, call: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-
-        async def use() -> ModelError:
-            async with model_at(kind, url, retries=1, api_key=KEY) as model:
-                with pytest.raises(ModelError) as caught:
-                    await (model.probe() if call == "probe" else model.complete(asking()))
-                hides(caught.value, model)
-                return caught.value
-
-        error = asyncio.run(use())
-    assert (error.kind, error.retryable) == ("refused", True)
-    assert "start the server, or check the base URL" in str(error)
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-def test_a_server_without_tls(kind: str) -> None:
-    async def use(server: ModelServer) -> ModelError:
-        async with model_at(kind, server.url.replace("http:", "https:"), api_key=KEY) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.complete(asking())
-            hides(caught.value, model)
-            return caught.value
-
-    error = at(ModelServer(), use)
-    assert (error.kind, error.retryable) == ("tls", False) and "use http://" in str(error)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
-def test_a_certificate_that_nobody_trusts(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    paths = ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*make, *paths], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-
-    async def use() -> ModelError:
-        server = await ModelServer().start(tls=context)
-        async with model_at("ollama", server.url, api_key=KEY) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.complete(asking())
-            hides(caught.value, model)
-        await server.stop()
-        assert not server.requests
-        return caught.value
-
-    error = asyncio.run(use())
-    assert error.kind == "tls" and "certificate" in str(error)
-
-
-def test_a_host_that_no_one_knows() -> None:
-    async def use() -> ModelError:
-        async with model_at("openai", "http://no-such-host.invalid") as model:
-            with pytest.raises(ModelError) as caught:
-                await model.complete(asking())
-            return caught.value
-
-    error = asyncio.run(use())
-    assert (error.kind, error.retryable) == ("dns", False) and "check the base URL" in str(error)
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-def test_an_unknown_model_is_named_with_those_there_are(kind: str) -> None:
-    async def use(server: ModelServer) -> ModelError:
-        async with model_at(kind, server.url, name="toi") as model:
-            with pytest.raises(ModelError) as caught:
-                await model.probe()
-            return caught.value
-
-    error = at(ModelServer(), use)
-    assert error.kind == "not_found" and "toy" in str(error) and "model toi" in str(error)
-
-
-@pytest.mark.parametrize("call", [lambda m: m.probe(), lambda m: m.complete(asking())], ids=["probe", "complete"])
-def test_a_server_that_wants_another_key(call: Callable[[Any], Any]) -> None:
-    async def use(server: ModelServer) -> ModelError:
-        async with model_at("openai", server.url, api_key=KEY) as model:
-            with pytest.raises(ModelError) as caught:
-                await call(model)
-            hides(caught.value, model)
-            return caught.value
-
-    server = ModelServer(key="another")
-    assert at(server, use).kind == "bad_key"
-    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
 HOMES = [(Ollama, "OLLAMA_API_KEY", "https://ollama.com"), (OpenAI, "OPENAI_API_KEY", "https://api.openai.com")]
@@ -302,9 +185,11 @@ def test_a_base_url_that_is_none(url: str) -> None:
     assert "pass" not in str(caught.value).replace("password", "")
 
 
-def test_unknown_options_are_named() -> None:
+def test_names_and_options_that_are_none() -> None:
     with pytest.raises(UsageError, match="backoff_s, keep_alive, think"):
         Ollama("m", Server(options={"thinking": "true"}))
+    with pytest.raises(UsageError, match="backoff_s is a number, not 'soon'"):
+        Ollama("m", Server(options={"backoff_s": "soon"}))
     with pytest.raises(UsageError, match="name the model: ollama:NAME"):
         Ollama("", Server())
 
@@ -321,28 +206,23 @@ def test_a_connection_that_is_closed_behind_a_reply_loses_no_request(kind: str) 
     at(ModelServer(like_llama=True), use)
 
 
-def test_the_whole_line_without_the_address_keeps_the_remedy() -> None:
+def test_what_is_stored_has_no_address() -> None:
     near, far = (
-        ServerErrors(host, "m", "openai", None, "").from_status(500, b"ask http://10.1.2.3:8000")
+        ServerErrors(host, "m", "openai", None, "").from_status(
+            500, b"ask http://10.1.2.3:8000/v1, 10.1.2.3:8000 or https://intern.example:9/x"
+        )
         for host in ("http://10.1.2.3:8000", "https://far.example")
     )
-    assert public_message(near) == public_message(far) != str(near)
-    assert public_message(far) == "model m: HTTP 500 'ask (address)'; see the server's log, or try again"
-    assert public_message(ModelError("of another's adapter")) == "of another's adapter"
-
-
-def test_a_reason_has_no_address_and_no_remedy() -> None:
-    error = ServerErrors("http://10.1.2.3:8000", "m", "openai", None, "").from_status(
-        404, b"no such path at http://10.1.2.3:8000/v1, see 10.1.2.3:8000 or https://intern.example:9/x"
-    )
-    assert "10.1.2.3:8000, model m" in str(error) and "check that this is the address" in str(error)
-    assert public_cause(error) == "HTTP 404 'no such path at (address) see (address) or (address)'"
-    assert public_cause(ModelError("of another's adapter")) == "of another's adapter"
+    assert "http://10.1.2.3:8000, model m" in str(near)
+    cause = "HTTP 500 'ask (address) (address) or (address)'"
+    assert public_cause(near) == cause and public_message(far) != str(far)
+    assert public_message(near) == f"model m: {cause}; see the server's log, or try again"
+    assert public_message(ModelError("another's")) == public_cause(ModelError("another's")) == "another's"
 
 
 def test_both_messages_write_their_settings_in_the_style_of_the_front_end() -> None:
-    error = ServerErrors("http://10.1.2.3:8000", "m", "ollama", None, "").overflow("HTTP 400 'too long'")
-    advice = "model m: HTTP 400 'too long'; the prompt is longer than the context: raise {}, or lower {}"
+    error = ServerErrors("http://10.1.2.3:8000", "m", "ollama", None, "").from_status(400, b"context_length_exceeded")
+    advice = "model m: HTTP 400 'context_length_exceeded'; the prompt is longer than the context: raise {}, or lower {}"
     named = advice.format("context_length", "max_turns")
     assert (str(error), public_message(error)) == (f"http://10.1.2.3:8000, {named}", named)
 

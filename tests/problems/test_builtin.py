@@ -10,7 +10,7 @@ import pytest
 from foretrace.core.errors import UsageError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Verdict
-from foretrace.episodes.validate import ValidationReport, validate_problems
+from foretrace.episodes.validate import ValidationReport, judge_problems, make_report
 from foretrace.problems.builtin import Builtin
 from foretrace.sandbox.base import Limits, SandboxSettings
 from problems.wrong_solutions import WRONG
@@ -72,7 +72,7 @@ def test_an_answer_that_looks_right_fails_the_hidden_tests(own: str, name: str, 
 def test_the_set_is_sound() -> None:
     async def prove() -> ValidationReport:
         async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
-            return await validate_problems(PROBLEMS.values(), sandbox)
+            return make_report(await judge_problems(PROBLEMS.values(), sandbox), 0)
 
     found = asyncio.run(prove())
     assert found.sound, found.faults

@@ -58,18 +58,6 @@ def test_a_fix_takes_the_place_of_what_it_fixes_and_keeps_the_rest(stage: Stage)
     assert played.labels == ["tool_call", "tool_call", "tool_call", "tool_call", "verifier"]
 
 
-def test_checks_that_pass_do_not_hide_an_answer_that_does_not_load(stage: Stage) -> None:
-    played = stage.play("interleaved_tools", code("total = 1"), "<verify>assert total == 1</verify>", max_turns=2)
-    assert played.said[1] == "<error>\nNameError: the code does not define 'add'\n</error>"
-
-
-def test_an_answer_may_be_handed_in_without_a_verify(stage: Stage) -> None:
-    played = stage.play("interleaved_tools", code(RIGHT), "<answer>That is all of it.</answer>")
-    assert played.labels == ["tool_call", "final_answer"] and played.trace.outcome.success
-    played = stage.play("interleaved_tools", code(WRONG), f"<answer>\n{RIGHT}</answer>")
-    assert played.trace.outcome.success
-
-
 def test_code_that_kills_its_session_costs_only_that_block(stage: Stage) -> None:
     kill = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)"
     played = stage.play("interleaved_tools", code(RIGHT), code(kill), code("print(add(2, 3))"), CHECK)
@@ -82,19 +70,3 @@ def test_a_session_of_a_program_reads_the_first_example(stage: Stage) -> None:
         "interleaved_tools", code("number = int(input())"), code("print(number * 2)"), CHECK, problem=TWICE
     )
     assert played.said[1] == "<result>\n4\n</result>" and played.trace.outcome.success
-
-
-def test_several_blocks_of_one_reply_are_several_messages(stage: Stage) -> None:
-    reply = f"{code(WRONG)}\n{code('print(add(1, 2))')}\nThat is wrong.\n{CHECK} and now we wait"
-    played = stage.play("interleaved_tools", reply, max_turns=1)
-    assert "".join(m.content for m in played.models) == reply
-    assert [m.turn for m in played.models] == [2, 2, 2] and [m.continues for m in played.models] == [False, True, True]
-    for message in played.models:
-        (call,) = message.tool_calls
-        assert call.span is not None
-        text = message.content[slice(*call.span)]
-        assert text.startswith(("<code>", "<verify>")) and text.endswith(("</code>", "</verify>"))
-    results = [m for m in played.trace.messages if m.role == "tool"]
-    assert [m.tool_call_ids for m in results] == [(m.tool_calls[0].id,) for m in played.models]
-    assert [m.is_error for m in results] == [False, False, True]
-    assert {(m.author, m.train, m.injected, m.raw_role) for m in results} == {("environment", False, False, "user")}

@@ -54,11 +54,3 @@ def test_acts_stand_in_order_inside_of_what_is_kept(
         for call in message.tool_calls:
             assert call.span is not None and 0 <= call.span[0] <= call.span[1] <= len(message.content)
     assert protocol.nudge(reply).strip()
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
-def test_the_contract(protocol: InteractionProtocol) -> None:
-    assert protocol.name and protocol.max_turns > 0 and protocol.tools and len(protocol.stop) <= 4, (
-        "OpenAI takes four stops"
-    )
-    assert protocol.continues == ("continuation" in protocol.required_capabilities)

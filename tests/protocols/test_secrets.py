@@ -57,19 +57,13 @@ def test_no_hidden_value_reaches_the_model_or_the_trace(stage: Stage, protocol: 
     asked = 0
     for problem, codes in problems:
         for code in codes:
-            replies = [*steps(code, chosen), "</think>" if protocol == "inline" else "<answer></answer>"]
-            limit = len(steps(code, chosen))
-            played = stage.play(
-                chosen, *replies[:limit], problem=problem, feedback=feedback, hints=True, max_turns=limit
-            )
+            replies = steps(code, chosen)
+            how = {"problem": problem, "feedback": feedback, "hints": True, "max_turns": len(replies)}
+            played = stage.play(chosen, *replies, **how)
             assert played.episode.done and played.said
             asked += sum("idden tests:" in text for text in played.said)
-            shown = [
-                *played.prompts,
-                *played.said,
-                *(m.content for m in played.episode.messages),
-                played.episode.prefill,
-            ]
+            episode = played.episode
+            shown = [*played.prompts, *played.said, *(m.content for m in episode.messages), episode.prefill]
             shown.append(encode_trace(played.trace).decode())
             assert not any(SECRET in text for text in shown)
     # Code of a call in `inline` is not an answer, and one reply of `interleaved` is not answered in any other way.

@@ -35,12 +35,10 @@ class CodeBlocks:
 
     @property
     def code(self) -> str:
-        """All blocks, in order."""
         return "\n\n".join(block.code.strip("\n") for block in self._blocks) + "\n" * bool(self._blocks)
 
     @property
     def all_ran(self) -> bool:
-        """Whether all blocks were run in the session."""
         return all(block.state is not None for block in self._blocks)
 
     def append(self, code: str) -> None:
@@ -60,7 +58,12 @@ class CodeBlocks:
             return result
         session = self._session
         for replacement in find_replacements([block.code for block in self._blocks], code):
-            if blocks := await self._run_chain(replacement.start, replacement.blocks):
+            try:
+                blocks = await self._run_chain(await self.open(), replacement.start, replacement.blocks)
+            except SandboxError:
+                await self._reopen()
+                continue
+            if blocks:
                 self._blocks[replacement.start :] = blocks
                 return result
         if self._session is not session:  # it was lost meanwhile, along with its states
@@ -71,14 +74,15 @@ class CodeBlocks:
 
     async def run_detached(self, code: str) -> RunResult:
         """Run code after all blocks without adding it; later runs do not see its effects."""
-        session = await self.open()
-        at = self._find_state_before(len(self._blocks))
         try:
-            run = functools.partial(session.run, code, at=at)
-            return await self._early.take(self._make_operation(code, session, at), run)
+            return await self._run_block(await self.open(), code, self._find_state_before(len(self._blocks)))
         except SandboxError:  # code can end its own session
             session = await self._reopen()
             return await session.run(code, at=self._find_state_before(len(self._blocks)))
+
+    async def _run_block(self, session: Session, code: str, at: int) -> RunResult:
+        run = functools.partial(session.run, code, at=at)
+        return await self._early.take(self._make_operation(code, session, at), run)
 
     def changes_memory_only(self, code: str) -> bool:
         """Whether running code after all blocks can only change memory (see `actions.memory_only`)."""
@@ -102,7 +106,6 @@ class CodeBlocks:
         return Operation(code, None, session, at, number)
 
     async def close(self) -> None:
-        """End the session."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -112,18 +115,12 @@ class CodeBlocks:
         states = [block.state for block in self._blocks[:index] if block.state is not None]
         return states[-1] if states else self._start
 
-    async def _run_chain(self, start: int, codes: list[str]) -> list[_CodeBlock] | None:
+    async def _run_chain(self, session: Session, start: int, codes: list[str]) -> list[_CodeBlock] | None:
         """Run the codes one after another, after the blocks before `start`; `None` if one fails."""
-        session = await self.open()
         blocks: list[_CodeBlock] = []
         state = self._find_state_before(start)
         for code in codes:
-            try:
-                run = functools.partial(session.run, code, at=state)
-                result = await self._early.take(self._make_operation(code, session, state), run)
-            except SandboxError:
-                await self._reopen()
-                return None
+            result = await self._run_block(session, code, state)
             if result.step is None:
                 return None
             state = result.step
@@ -146,22 +143,15 @@ class CodeBlocks:
 
     async def _reopen(self) -> Session:
         """Open a new session, and run all blocks in it again. If one fails now (because of time or chance), the session
-        stays empty, and the blocks are only part of the answer.
-
-        Raises:
-            SandboxError: no session can be opened.
-        """
+        stays empty, and the blocks are only part of the answer."""
         await self.close()
-        session = await self.open()
-        blocks, self._blocks = self._blocks, []
-        for block in blocks:
-            try:
-                state = (await session.run(block.code, at=self._find_state_before(len(self._blocks)))).step
-            except SandboxError:  # it has ended this session too
-                state = None
-            if state is None:
-                self._blocks = [_CodeBlock(block.code) for block in blocks]
-                await self.close()
-                return await self.open()
-            self._blocks.append(_CodeBlock(block.code, state))
-        return session
+        session, codes = await self.open(), [block.code for block in self._blocks]
+        try:
+            blocks = await self._run_chain(session, 0, codes)
+        except SandboxError:  # it has ended this session too
+            blocks = None
+        self._blocks = [_CodeBlock(code) for code in codes] if blocks is None else blocks
+        if blocks is not None:
+            return session
+        await self.close()
+        return await self.open()

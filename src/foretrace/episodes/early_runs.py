@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from foretrace.actions.taxonomy import ActionType
@@ -45,17 +46,19 @@ class ReportedCall(NamedTuple):
     tool: str
 
 
+@dataclass(eq=False)
 class _EarlyRun:
     """One operation that was started early."""
 
-    def __init__(self, call: ReportedCall, operation: Operation, step: int, turn_began: float) -> None:
-        self.call, self.operation, self.step, self.turn_began = call, operation, step, turn_began
-        self.task: asyncio.Task[Any]
-        self.started: float | None = None
-        """Time at which it got a slot."""
-        self.seconds = 0.0
-        """Seconds that it ran."""
-        self.cpu = CpuMeter()
+    call: ReportedCall
+    operation: Operation
+    step: int
+    turn_began: float
+    task: asyncio.Task[Any] = field(init=False)
+    started: float | None = None
+    """Time at which it got a slot."""
+    seconds: float = 0.0
+    cpu: CpuMeter = field(default_factory=CpuMeter)
 
 
 class EarlyRuns:

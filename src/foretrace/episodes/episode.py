@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -18,12 +18,12 @@ from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Problem, Test
-from foretrace.core.trace import Outcome, Status, ToolCall, Trace
+from foretrace.core.trace import Outcome, Provenance, Status, ToolCall, Trace
 from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
-from foretrace.episodes.identity import Identity, make_key, make_provenance, make_task
+from foretrace.episodes.identity import Identity, make_key, make_task
 from foretrace.episodes.metrics import EventCounter, compute_metrics
 from foretrace.episodes.proposers import Situation, read_call
-from foretrace.episodes.reward import RewardRule, compute_reward
+from foretrace.episodes.reward import compute_reward, describe_reward
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.token_context import TokenContext
@@ -73,7 +73,6 @@ class Episode:
         self.problem, self.protocol = problem, protocol
         self.settings = settings or EpisodeSettings()
         self.identity = identity or Identity()
-        self._reward_rule = RewardRule(structure_bonus=self.settings.structure_bonus, flagged=self.settings.flagged)
         self.done = False
         self.reward: float | None = None
         self._early = EarlyRuns(speculation, self.key)
@@ -84,7 +83,6 @@ class Episode:
         self._events = EventCounter()
         self._results: list[Result] = []
         self.turns = 0
-        """Number of completions so far."""
         self.max_turns = self.settings.max_turns or protocol.max_turns
         self._outcome: Outcome | None = None
         self.prefill = ""
@@ -97,11 +95,7 @@ class Episode:
         return make_key(self.problem, self.protocol, self.identity, self.settings)
 
     async def start(self) -> tuple[ChatMessage, ...]:
-        """Start the sandbox; returns the opening messages.
-
-        Raises:
-            SandboxError: the sandbox cannot run.
-        """
+        """Start the sandbox; returns the opening messages."""
         await self._workspace.start()
         opening = self.protocol.opening(make_view(self.problem))
         self._chat = list(opening)
@@ -112,12 +106,10 @@ class Episode:
 
     @property
     def code(self) -> str:
-        """The answer so far."""
         return self._workspace.code
 
     @property
     def messages(self) -> tuple[ChatMessage, ...]:
-        """The messages before the next completion."""
         return tuple(self._chat)
 
     def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
@@ -134,7 +126,6 @@ class Episode:
 
     @property
     def speculates(self) -> bool:
-        """Whether `speculate` does anything."""
         return self._early.speculation is not None
 
     async def speculate(self) -> None:
@@ -166,7 +157,7 @@ class Episode:
         its early run would delay the first."""
         if not self.speculates:
             return
-        acts = [act for act in reply.acts if act.handling is not None and act.error is None]
+        acts = [act for act in reply.acting if act.error is None]
         if all(act.handling in ("check", "submit") for act in acts):
             acts.append(Act(kind="final", span=(0, 0), handling="submit"))
         wanted, in_session = list[Operation](), False
@@ -177,11 +168,7 @@ class Episode:
         await self._early.keep_only(wanted)
 
     async def step(self, completion: Completion) -> list[Result]:
-        """Read a completion, carry out its acts, and add their results to the prompt or end the episode.
-
-        Raises:
-            SandboxError: the sandbox cannot run.
-        """
+        """Read a completion, carry out its acts, and add their results to the prompt or end the episode."""
         if self.done:
             raise ValueError("the episode is done")
         self.turns += 1
@@ -226,14 +213,7 @@ class Episode:
         return msgspec.structs.replace(reply, text=added.text), added, end_ids
 
     async def end(self, reason: str) -> None:
-        """End the episode because of an external limit, and judge the answer so far.
-
-        Args:
-            reason: The exit reason, e.g. `context`.
-
-        Raises:
-            SandboxError: the sandbox cannot run.
-        """
+        """End the episode because of an external limit, and judge the answer so far."""
         await self._finish("limit", reason)
 
     async def fail(self, kind: str, message: str) -> None:
@@ -246,8 +226,7 @@ class Episode:
         """Carry out the acts that do something. An answer is not submitted if an act before it in the same reply
         failed, because the model has not seen that failure yet."""
         handled: list[_HandledAct] = []
-        acting = [act for act in reply.acts if act.handling is not None or act.error is not None]
-        for act, call in zip(acting, calls, strict=True):
+        for act, call in zip(reply.acting, calls, strict=True):
             started, begun_at = time.perf_counter(), _write_time(time.time())
             before = self._early.used, self._early.saved_s
             if act.error is not None:
@@ -301,7 +280,6 @@ class Episode:
         return [one._replace(token_ids=await context.add_injection(one.text)) for one in messages]
 
     def _add_to_prompt(self, reply: Reply, responses: list[str]) -> None:
-        """Add a reply and the responses to it to the next prompt."""
         if self.protocol.continues:
             self.prefill += reply.text + "".join(responses)
             return
@@ -314,36 +292,43 @@ class Episode:
         seconds = time.perf_counter() - started + self._early.saved_s - before[1]
         self._early.count(ReportedCall(ActionType.FINAL_ANSWER, TOOL_NAMES["submit"]), seconds, before)
         metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
-        self.reward = compute_reward(evaluation, metrics, self._reward_rule)
+        self.reward = compute_reward(evaluation, metrics, self.settings)
         self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)
         self.done = True
         await self._workspace.close()
 
     def trace(self) -> Trace:
-        """The finished episode as a Trace, without an id.
-
-        Raises:
-            ValueError: the episode is not done.
-        """
+        """The finished episode as a Trace, without an id."""
         if self._outcome is None:
             raise ValueError("the episode is not done")
+        problem, identity = self.problem, self.identity
+        mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
         return Trace(
             key=self.key,
-            task=make_task(self.problem),
+            task=make_task(problem),
             tools=self.protocol.tools,
             messages=self._transcript.messages,
             outcome=self._outcome,
-            provenance=make_provenance(self.problem, self.protocol, self.identity, self._make_sampling_record()),
-            extra={"reward_formula": self._reward_rule.formula},
+            provenance=Provenance(
+                origin="generated",
+                source=problem.source or "problems",
+                raw_id=problem.id,
+                license=problem.license,
+                agent="foretrace",
+                model=identity.model or None,
+                protocol=self.protocol.name,
+                sampling={**identity.sampling, **mode},
+                seed=identity.seed,
+                sample=identity.sample,
+                run=identity.run,
+                capabilities=identity.capabilities,
+                tool_versions=identity.tool_versions,
+                created_at=identity.created_at,
+            ),
+            extra={"reward_formula": describe_reward(self.settings)},
         )
 
-    def _make_sampling_record(self) -> dict[str, Any]:
-        """The sampling and the settings of the episode, for its trace."""
-        mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
-        return {**self.identity.sampling, **mode}
-
     async def close(self) -> None:
-        """End whatever is still running. May be called twice."""
         await self._workspace.close()
 
     async def __aenter__(self) -> Self:

@@ -9,7 +9,7 @@ import msgspec
 from foretrace.core.completion import Sampling
 from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.problem import Problem
-from foretrace.core.trace import Provenance, Task
+from foretrace.core.trace import Task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel, ConfiguredModel
 from foretrace.problems.base import qualify_id
@@ -26,12 +26,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     sampling: dict[str, Any] = {}
     """The sampling, with the model's own settings (see `models.base.ConfiguredModel`)."""
     seed: int | None = None
-    """Seed of the run."""
     sample: int = 0
-    """Number of the sample for this problem."""
     run: str | None = None
     capabilities: dict[str, Any] = {}
-    """What the model server can do."""
     tool_versions: dict[str, str] = {}
     created_at: str | None = None
 
@@ -80,25 +77,3 @@ def make_task(problem: Problem) -> Task:
     """The problem as a task: all attempts at it are siblings, whatever their protocol."""
     name = qualify_id(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
-
-
-def make_provenance(
-    problem: Problem, protocol: InteractionProtocol, identity: Identity, sampling: dict[str, Any]
-) -> Provenance:
-    """The provenance of an attempt's trace."""
-    return Provenance(
-        origin="generated",
-        source=problem.source or "problems",
-        raw_id=problem.id,
-        license=problem.license,
-        agent="foretrace",
-        model=identity.model or None,
-        protocol=protocol.name,
-        sampling=sampling,
-        seed=identity.seed,
-        sample=identity.sample,
-        run=identity.run,
-        capabilities=identity.capabilities,
-        tool_versions=identity.tool_versions,
-        created_at=identity.created_at,
-    )

@@ -41,7 +41,6 @@ class EventCounter:
                 self._sums[name] = self._sums.get(name, 0) + count
 
     def count_result(self, result: Result, seconds: float) -> None:
-        """Count a result."""
         self._sums["tool_s"] += seconds
         act = result.act
         if result.run is not None or result.public is not None:

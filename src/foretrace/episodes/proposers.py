@@ -22,13 +22,11 @@ class Situation(NamedTuple):
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     handlings: frozenset[Handling] = frozenset()
-    """Handlings of the protocol's acts."""
     entry_point: str | None = None
     """What the answer must define."""
     code: str = ""
     """The answer so far."""
     last: Result | None = None
-    """Result of the last act."""
 
 
 class Proposer(Protocol):
@@ -43,11 +41,7 @@ class Proposer(Protocol):
         ...
 
     async def start(self) -> None:
-        """Make sure that it can answer.
-
-        Raises:
-            ModelError: its server cannot be reached.
-        """
+        """Make sure that it can answer."""
 
     async def close(self) -> None:
         """End everything that it started."""
@@ -93,7 +87,6 @@ class RecordedGuesses(Proposer):
         self.name, self._rows = name, rows
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        """See `Proposer.propose`."""
         return self._rows.get((situation.key, len(situation.messages)), ())[:k]
 
 

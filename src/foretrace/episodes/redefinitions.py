@@ -104,7 +104,6 @@ def _remove_broken_definitions(code: str, names: set[str]) -> str:
 
 
 def _find_defined_names(tree: ast.Module) -> set[str]:
-    """Names of functions and classes defined at the top level."""
     return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
 
 
@@ -178,7 +177,6 @@ def _split_around(code: str, names: set[str]) -> tuple[str, str]:
 
 
 def _remove_definitions(code: str, names: set[str]) -> str:
-    """The code without its definitions of the names."""
     tree = _parse(code)
     if tree is None:
         return code

@@ -31,11 +31,7 @@ def find_missing_capability(protocol: InteractionProtocol, found: Capabilities) 
 
 
 def require_capabilities(protocol: InteractionProtocol, model: ChatModel, found: Capabilities) -> None:
-    """Check that the server has what the protocol requires.
-
-    Raises:
-        UsageError: a capability is missing; the message says what was observed.
-    """
+    """Check that the server has what the protocol requires."""
     missing = find_missing_capability(protocol, found)
     if missing is not None:
         raise UsageError(

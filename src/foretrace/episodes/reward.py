@@ -1,46 +1,33 @@
-"""The reward of an episode, by `compute_reward` with a `RewardRule`."""
+"""The reward of an episode."""
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
-
+from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.workspace import Evaluation
 
-
-class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How the reward is computed; `formula` is recorded with each trace."""
-
-    structure_bonus: bool = False
-    """Add the structure bonus, even if all tests pass."""
-    think_bonus: float = 0.1
-    """Bonus for two or more thoughts."""
-    verify_bonus: float = 0.1
-    """Bonus for a verification."""
-    flagged: Literal["zero", "report"] = "zero"
-    """The reward of flagged code (see `EpisodeSettings.flagged`)."""
-
-    @property
-    def formula(self) -> str:
-        """The rule in words."""
-        base = "-1 + 2 * passed / total over the hidden tests (over the public ones where there are no hidden ones); "
-        base += "-1 without code that runs"
-        base += "; -1 for code that is flagged" if self.flagged == "zero" else ""
-        if not self.structure_bonus:
-            return base
-        return f"{base}; + {self.think_bonus:g} for two thinks or more; + {self.verify_bonus:g} for a verification"
+_BONUS = 0.1
+"""Bonus for two or more thoughts, and for a verification."""
 
 
-def compute_reward(evaluation: Evaluation, metrics: dict[str, float], rule: RewardRule) -> float:
+def describe_reward(settings: EpisodeSettings) -> str:
+    """How the reward is computed, as each trace records it."""
+    formula = "-1 + 2 * passed / total over the hidden tests (over the public ones where there are no hidden ones); "
+    formula += "-1 without code that runs"
+    if settings.flagged == "zero":
+        formula += "; -1 for code that is flagged"
+    if settings.structure_bonus:
+        formula += f"; + {_BONUS:g} for two thinks or more; + {_BONUS:g} for a verification"
+    return formula
+
+
+def compute_reward(evaluation: Evaluation, metrics: dict[str, float], settings: EpisodeSettings) -> float:
     """The reward of a judged episode: -1 to 1, plus the structure bonus."""
-    if evaluation.flags and rule.flagged == "zero":
+    if evaluation.flags and settings.flagged == "zero":
         return -1.0
     judged = evaluation.hidden or evaluation.public
-    if not evaluation.runnable or judged is None or not judged.counts.total:
-        reward = -1.0
-    else:
-        reward = -1.0 + 2.0 * judged.counts.passed / judged.counts.total
-    if rule.structure_bonus:
-        reward += rule.think_bonus * (metrics["think_count"] >= 2) + rule.verify_bonus * bool(metrics["has_verify"])
+    reward = -1.0
+    if evaluation.runnable and judged is not None and judged.counts.total:
+        reward += 2.0 * judged.counts.passed / judged.counts.total
+    if settings.structure_bonus:
+        reward += _BONUS * (metrics["think_count"] >= 2) + _BONUS * bool(metrics["has_verify"])
     return reward

@@ -23,17 +23,12 @@ Complete = Callable[[Request], Awaitable[Completion]]
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""
-ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
-"""What encoding a record may raise."""
 
 
 class EpisodeLimitError(Exception):
     """Raised by a completion function if the surrounding run allows no further completion.
 
     The episode then ends as at its limit of turns, and the answer so far is judged.
-
-    Args:
-        reason: The episode's exit reason, e.g. `max_total_tokens`.
     """
 
     def __init__(self, reason: str) -> None:
@@ -73,24 +68,22 @@ async def rollout(
 
 
 def finish_trace(episode: Episode) -> Trace:
-    """The trace of a finished episode, with its id; if it cannot be written, one that says so."""
+    """The trace of a finished episode, with its id. If it cannot be written (lone surrogates, a number out of range),
+    one that says so."""
     trace = episode.trace()
     try:
         return add_trace_id(trace)
-    except ENCODING_ERRORS as error:
-        return mark_unwritable(trace, error)
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
+    return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))
 
 
-def find_failure_kind(error: Exception) -> str:
-    """The name under which a failure is counted: the kind of a `ModelError`, or the part that failed, such as
-    `sandbox`."""
+def _find_failure_kind(error: Exception) -> str:
+    """The name under which a failure is counted: the kind of a `ModelError`, or the part that failed."""
     if isinstance(error, ModelError):
         return error.kind
-    if isinstance(error, SandboxError):
-        return "sandbox"
-    if isinstance(error, ProblemError):
-        return "problem"
-    return "protocol" if isinstance(error, ForetraceError) else "unexpected"
+    parts = {SandboxError: "sandbox", ProblemError: "problem", ForetraceError: "protocol"}
+    return next((name for part, name in parts.items() if isinstance(error, part)), "unexpected")
 
 
 def make_failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
@@ -115,12 +108,10 @@ async def run_episode(
     `overflow` after the first turn.
 
     Args:
-        sampling: Used for each of the episode's requests; `None` means the defaults.
-        logprobs: Ask for the logprobs of each completion.
         describe: Makes the message of a failure for the trace; an environment may name settings in its users' terms.
 
     Raises:
-        Exception: whatever failed. The episode has then ended as failed, with the kind of `find_failure_kind`.
+        Exception: whatever failed. The episode has then ended as failed.
     """
     sampling = sampling or Sampling()
     async with record_failure(episode, describe):
@@ -147,7 +138,7 @@ async def record_failure(
     try:
         yield
     except Exception as error:
-        await episode.fail(find_failure_kind(error), describe(error))
+        await episode.fail(_find_failure_kind(error), describe(error))
         raise
 
 
@@ -164,10 +155,3 @@ async def _guessing(episode: Episode) -> AsyncGenerator[None]:
     finally:
         guessing.cancel()
         await asyncio.gather(guessing, return_exceptions=True)
-
-
-def mark_unwritable(trace: Trace, error: Exception) -> Trace:
-    """The trace that is stored instead of one that cannot be written (lone surrogates, a number out of range), and that
-    says so."""
-    failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
-    return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))

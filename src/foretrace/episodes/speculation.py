@@ -13,16 +13,18 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.files import replace_file
-from foretrace.core.predictions import Prediction, PredictionsHeader
+from foretrace.core.predictions import GUESSES_FILE, Prediction, PredictionsHeader, encode_prediction
 from foretrace.core.trace import Isolation
 from foretrace.episodes.proposers import Proposer, Situation
 from foretrace.episodes.speculation_report import (
+    LAUNCHES_FILE,
     REPORT_FILE,
     Launch,
     Row,
-    SpeculationFiles,
     SpeculationReport,
     SpeculationSettings,
+    append_lines,
+    start_file,
 )
 from foretrace.sandbox.base import Sandbox
 
@@ -53,7 +55,7 @@ class Speculation:
         self.refused = self.late = self._tokens = 0
         self._logs: dict[str, AttemptLog] = {}
         """Logs of attempts that are not stored yet, by key."""
-        self._files: SpeculationFiles | None = None
+        self._folder: Path | None = None
         self._guesses = 0
         self._failed: str | None = None
 
@@ -69,18 +71,11 @@ class Speculation:
         log = self._logs[key] = AttemptLog([], [])
         return log
 
-    @property
-    def _wasted_cpu_s(self) -> float:
-        return sum(row.wasted_cpu_s for row in self.rows.values())
-
     async def propose(self, situation: Situation) -> list[Prediction]:
-        """The guesses to run.
-
-        Raises:
-            Exception: whatever the predictor raises.
-        """
+        """The guesses to run."""
         started, settings = time.perf_counter(), self.settings
-        for spent, most in ((self._wasted_cpu_s, settings.max_wasted), (self._tokens, settings.max_tokens)):
+        wasted = sum(row.wasted_cpu_s for row in self.rows.values())
+        for spent, most in ((wasted, settings.max_wasted), (self._tokens, settings.max_tokens)):
             if most is not None and spent >= most:
                 return []
         try:
@@ -114,26 +109,21 @@ class Speculation:
         await self.sandbox.start()
 
     def open_files(self, folder: Path, again: Collection[str]) -> None:
-        """Open the files of guesses and launches next to the traces (see `SpeculationFiles`).
-
-        Raises:
-            StoreError: they cannot be written.
-        """
+        """Begin the files of guesses and launches next to the traces; lines of attempts made `again` are removed."""
         header = PredictionsHeader(predictor=self.proposer.name, k=self.settings.top)
-        self._files = SpeculationFiles(folder, header, again)
+        start_file(folder / GUESSES_FILE, msgspec.json.encode(header) + b"\n", again)
+        start_file(folder / LAUNCHES_FILE, b"", again)
+        self._folder = folder
 
     def store_attempt(self, key: str, *, kept: bool) -> None:
-        """Write the log of an attempt that has ended, if its trace is kept.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Write the log of an attempt that has ended, if its trace is kept. It comes before the trace: however the run
+        ends, every stored trace has its guesses and launches."""
         log = self._logs.pop(key, None)
-        if log is not None and kept and self._files is not None:
-            self._files.add(*log)
+        if log is not None and kept and self._folder is not None:
+            append_lines(self._folder / GUESSES_FILE, map(encode_prediction, log.guesses))
+            append_lines(self._folder / LAUNCHES_FILE, map(msgspec.json.encode, log.launches))
 
     def make_report(self) -> SpeculationReport:
-        """The figures so far."""
         judging = self.rows.get(ActionType.FINAL_ANSWER, Row())
         rows = self.rows.values()
         return SpeculationReport(
@@ -146,17 +136,13 @@ class Speculation:
             saved_s=sum(row.saved_s for row in rows) - judging.saved_s,
             judging_saved_s=judging.saved_s,
             wasted_s=sum(row.wasted_s for row in rows),
-            wasted_cpu_s=self._wasted_cpu_s,
+            wasted_cpu_s=sum(row.wasted_cpu_s for row in rows),
             settings=self.settings,
             rows={action.value: self.rows[action] for action in ActionType if action in self.rows},
         )
 
     def write_report(self, folder: Path) -> SpeculationReport:
-        """Write the figures of this run next to the traces.
-
-        Raises:
-            StoreError: they cannot be written.
-        """
+        """Write the figures of this run next to the traces."""
         report = self.make_report()
         replace_file(folder / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
         return report

@@ -11,7 +11,6 @@ import msgspec
 
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import describe_write_error, replace_file
-from foretrace.core.predictions import GUESSES_FILE, Prediction, PredictionsHeader, encode_prediction
 from foretrace.core.report import Report
 
 REPORT_FILE, LAUNCHES_FILE = "speculation.json", "launches.jsonl"
@@ -34,11 +33,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     write."""
 
     def check(self) -> None:
-        """Refuse values that are out of range.
-
-        Raises:
-            UsageError: names the setting.
-        """
+        """Refuse values that are out of range, with a `UsageError`."""
         for name, lowest in (("width", 1), ("top", 1), ("threshold", 0), ("max_wasted", 0), ("max_tokens", 0)):
             value = getattr(self, name)
             if value is not None and not value >= lowest:
@@ -49,7 +44,6 @@ class Row(msgspec.Struct):
     """Figures for the calls of one action type."""
 
     tools: list[str] = []
-    """Names of the tools called."""
     calls: int = 0
     hits: int = 0
     """Calls that used an early result."""
@@ -70,14 +64,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One operation that was started early."""
 
     key: str
-    """Key of the trace."""
     step: int
     """Index of the message that the model was writing."""
     tool: str
     after_s: float
     """Seconds from the start of that reply to the start of the operation."""
     seconds: float
-    """Seconds that it ran."""
     used: bool
     saved_s: float = 0.0
 
@@ -111,39 +103,22 @@ class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
         return self.saved_s / self.tool_s if self.tool_s else None
 
 
-class SpeculationFiles:
-    """Appends the guesses and early runs of each attempt before its trace is stored: however the run ends, every stored
-    trace has them.
+def start_file(path: Path, first: bytes, again: Collection[str]) -> None:
+    """Begin a file of guesses or launches: its first line, and the lines of an earlier run except those of the attempts
+    that are made `again`."""
+    replace_file(path, first + b"".join(line + b"\n" for key, line in _read_lines(path) if key not in again))
 
-    Args:
-        again: Keys of attempts that are made again; their lines of an earlier run are removed.
 
-    Raises:
-        StoreError: a file cannot be written.
-    """
-
-    def __init__(self, folder: Path, header: PredictionsHeader, again: Collection[str]) -> None:
-        self._paths = folder / GUESSES_FILE, folder / LAUNCHES_FILE
-        for path, first in zip(self._paths, (msgspec.json.encode(header) + b"\n", b""), strict=True):
-            lines = (line + b"\n" for key, line in _read_lines(path) if key not in again)
-            replace_file(path, first + b"".join(lines))
-
-    def add(self, guesses: Iterable[Prediction], launches: Iterable[Launch]) -> None:
-        """Append the guesses and early runs of one attempt.
-
-        Raises:
-            StoreError: a file cannot be written.
-        """
-        encoded = map(encode_prediction, guesses), map(msgspec.json.encode, launches)
-        for path, lines in zip(self._paths, encoded, strict=True):
-            whole = path.stat().st_size if path.exists() else 0
-            try:
-                with path.open("ab") as file:
-                    file.write(b"".join(line + b"\n" for line in lines))
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    os.truncate(path, whole)
-                raise StoreError(describe_write_error(path, error)) from error
+def append_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Append all lines, or none."""
+    whole = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab") as file:
+            file.write(b"".join(line + b"\n" for line in lines))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.truncate(path, whole)
+        raise StoreError(describe_write_error(path, error)) from error
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -82,7 +82,6 @@ class TokenContext:
         return tuple(ids)
 
     def drop_last(self, count: int) -> None:
-        """Remove the last ids."""
         if count:
             del self._ids[-count:]
 
@@ -139,11 +138,7 @@ _frames: WeakKeyDictionary[TokenModel, _TurnFrame] = WeakKeyDictionary()
 
 
 async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
-    """Find the ids around a user message: those that are the same in three renderings with different texts.
-
-    Raises:
-        UsageError: the template changes earlier turns or hides user messages.
-    """
+    """Find the ids around a user message: those that are the same in three renderings with different texts."""
     if (known := _frames.get(tokens)) is not None:
         return known
 
@@ -167,5 +162,4 @@ async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
 
 
 def _count_common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -51,11 +51,9 @@ class Transcript:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages so far."""
         return tuple(self._messages)
 
     def add_opening(self, opening: Sequence[ChatMessage]) -> None:
-        """Add the messages that the episode starts with."""
         for message in opening:
             self._turn += 1
             self._messages.append(Message(role=message.role, author="user", content=message.content, turn=self._turn))
@@ -71,7 +69,7 @@ class Transcript:
         is_timed = completion.seconds > 0
         if not continues:
             self._turn += 1
-        acting = [act for act in reply.acts if act.handling is not None or act.error is not None]
+        acting = reply.acting
         ends = [act.span[1] for act in acting[:-1]]
         spans = list(pairwise([0, *ends, len(reply.text)]))
         tokens = _TokenSplitter(completion, reply.text, alone=len(spans) == 1)

@@ -1,15 +1,11 @@
-"""Validate a problem set without a model: every reference passes, and an answer that does nothing fails.
-
-Before any code runs, the text of the tests determines how each set is judged, and which cannot be judged.
-"""
+"""Validate a problem set without a model: every reference passes, and an answer that does nothing fails."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,7 +15,7 @@ from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Problem, Test, Verdict
 from foretrace.core.python_source import try_parse
 from foretrace.episodes.workspace import judge_with_retry
-from foretrace.sandbox.base import Limits, Sandbox
+from foretrace.sandbox.base import Sandbox
 from foretrace.sandbox.judging.plan import make_judge_plan
 
 FaultKind = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad_row"]
@@ -29,8 +25,7 @@ FaultKind = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad
 the tests cannot be judged at all. `lost`: the sandbox lost the run twice, which proves nothing. `bad_row`: the row of
 the set is not a problem.
 """
-
-
+TestSet = Literal["public", "hidden"]
 _MAX_ASSERT = 120
 """Most characters of an assert that is shown."""
 
@@ -41,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     """The problem's id; for a bad row, its position in the file."""
     kind: FaultKind = msgspec.field(name="fault")
-    tests: Literal["public", "hidden"] | None = None
+    tests: TestSet | None = None
     """Which of the problem's tests showed it; `None` if no particular set did."""
     detail: str = ""
     """One line: the first test that failed and how."""
@@ -51,7 +46,6 @@ class JudgedTests(msgspec.Struct, frozen=True, kw_only=True):
     """The forms in which the tests of one problem are judged (`core.problem.Integrity`)."""
 
     problem: str
-    """The problem's id."""
     public: Integrity | None = None
     """`None` if there are no such tests, or if they cannot be judged."""
     hidden: Integrity | None = None
@@ -97,21 +91,16 @@ class ProblemResult(msgspec.Struct):
     reference_passed: bool = False
     empty_passed: bool = False
 
-    @property
-    def form(self) -> Integrity | None:
-        """The form of the deciding tests."""
-        return self.forms.get("hidden" if self.problem.hidden_tests else "public")
+    def add_fault(self, kind: FaultKind, tests: TestSet | None, detail: str) -> None:
+        """Add a fault, with its detail on one line."""
+        line = " ".join(detail.split())[:300]
+        self.faults.append(Fault(problem=self.problem.id, kind=kind, tests=tests, detail=line))
 
 
-async def validate_problems(
-    problems: Iterable[Problem],
-    sandbox: Sandbox,
-    *,
-    workers: int = 2,
-    limits: Limits | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> ValidationReport:
-    """Judge the reference and an empty answer of every problem, `workers` problems at a time.
+async def judge_problems(
+    problems: Iterable[Problem], sandbox: Sandbox, *, workers: int = 2, progress: Callable[[int], None] | None = None
+) -> list[ProblemResult]:
+    """Judge the reference and an empty answer of every problem, `workers` problems at a time; the results are in order.
 
     `progress` is called with the number of finished problems. Problems are read when they are needed.
 
@@ -119,26 +108,12 @@ async def validate_problems(
         ProblemError: the set cannot be read.
         SandboxError: the sandbox cannot serve.
     """
-    started = time.monotonic()
-    results = await judge_problems(problems, sandbox, workers=workers, limits=limits, progress=progress)
-    return make_report(results, time.monotonic() - started)
-
-
-async def judge_problems(
-    problems: Iterable[Problem],
-    sandbox: Sandbox,
-    *,
-    workers: int = 2,
-    limits: Limits | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> list[ProblemResult]:
-    """The results behind `validate_problems`: one per problem, in order."""
     numbered = enumerate(problems)
     results: dict[int, ProblemResult] = {}
 
     async def work() -> None:
         for number, problem in numbered:
-            results[number] = await _validate(problem, sandbox, limits)
+            results[number] = await _validate(problem, sandbox)
             if progress is not None:
                 progress(len(results))
 
@@ -154,12 +129,13 @@ async def judge_problems(
 
 def make_report(results: Sequence[ProblemResult], seconds: float) -> ValidationReport:
     """The report on a set, from the results of its problems in order."""
+    deciding = (result.forms.get("hidden" if result.problem.hidden_tests else "public") for result in results)
     return ValidationReport(
         problems=len(results),
         references_passed=sum(result.reference_passed for result in results),
         empty_passed=sum(result.empty_passed for result in results),
         without_reference=sum(result.problem.reference is None for result in results),
-        forms=dict(sorted(Counter(result.form for result in results if result.form).items())),
+        forms=dict(sorted(Counter(form for form in deciding if form).items())),
         judged=tuple(JudgedTests(problem=result.problem.id, **result.forms) for result in results),
         public=sum(len(result.problem.public_tests) for result in results),
         hidden=sum(result.hidden for result in results),
@@ -169,42 +145,54 @@ def make_report(results: Sequence[ProblemResult], seconds: float) -> ValidationR
     )
 
 
-async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -> ProblemResult:
+async def _validate(problem: Problem, sandbox: Sandbox) -> ProblemResult:
     result = ProblemResult(problem, [], hidden=len(problem.hidden_tests))
-    _plan_tests(result)
+    sets: dict[TestSet, tuple[Test, ...]] = {"public": problem.public_tests, "hidden": problem.hidden_tests}
+    sets = {which: tests for which, tests in sets.items() if tests}
+    for which, tests in sets.items():
+        try:
+            result.forms[which] = _find_form(problem, tests)
+        except ProblemError as error:
+            reasons = [why for number, test in enumerate(tests) if (why := _explain_unusable(problem, number, test))]
+            for why in reasons or [str(error)]:
+                result.add_fault("unusable", which, why)
     if result.faults:
         return result
     try:
         if problem.reference is not None:
-            result.reference_passed = await _validate_reference(result, problem.reference, sandbox, limits)
-        which, tests = ("hidden", problem.hidden_tests) if problem.hidden_tests else ("public", problem.public_tests)
-        verdict = await judge_with_retry(sandbox, problem, make_empty_answer(problem), tests, limits)
-        result.hidden = len(verdict.tests) if which == "hidden" else 0
-        if problem.reference is None:
-            result.forms[which] = verdict.integrity
-        if verdict.passed:
-            result.empty_passed = True
-            result.faults.append(_make_fault(problem, "empty_passed", which, "an answer that does nothing passes"))
-        elif verdict.ending == "lost":
-            result.faults.append(_make_fault(problem, "lost", which, _explain(verdict, tests)))
-        elif problem.reference is None and (missing := _find_missing_module(verdict)):  # the answer imports nothing
-            result.faults.append(_make_fault(problem, "unusable", which, missing))
+            await _judge_reference(result, problem.reference, sets, sandbox)
+        await _judge_empty_answer(result, *list(sets.items())[-1], sandbox)
     except ProblemError as error:  # a sandbox with its own rules
-        result.faults.append(_make_fault(problem, "unusable", None, str(error)))
+        result.add_fault("unusable", None, str(error))
     return result
 
 
-def _plan_tests(result: ProblemResult) -> None:
-    """Find the forms of the public and hidden tests, or which of them cannot be judged."""
+async def _judge_reference(
+    result: ProblemResult, reference: str, sets: Mapping[TestSet, tuple[Test, ...]], sandbox: Sandbox
+) -> None:
+    for which, tests in sets.items():
+        verdict = await judge_with_retry(sandbox, result.problem, reference, tests)
+        result.forms[which] = verdict.integrity
+        if not verdict.passed:
+            kind = "lost" if verdict.ending == "lost" else "reference_failed"
+            result.add_fault(kind, which, _explain(verdict, tests))
+    result.reference_passed = not result.faults
+
+
+async def _judge_empty_answer(result: ProblemResult, which: TestSet, tests: tuple[Test, ...], sandbox: Sandbox) -> None:
+    """Judge an answer that does nothing by the deciding tests: the hidden ones, if there are any."""
     problem = result.problem
-    for which, tests in (("public", problem.public_tests), ("hidden", problem.hidden_tests)):
-        if not tests:
-            continue
-        try:
-            result.forms[which] = _find_form(problem, tests)
-        except ProblemError as error:
-            reasons = [reason for number, test in enumerate(tests) if (reason := _find_reason(problem, number, test))]
-            result.faults += [_make_fault(problem, "unusable", which, why) for why in reasons or [str(error)]]
+    verdict = await judge_with_retry(sandbox, problem, make_empty_answer(problem), tests)
+    result.hidden = len(verdict.tests) if which == "hidden" else 0
+    if problem.reference is None:
+        result.forms[which] = verdict.integrity
+    result.empty_passed = verdict.passed
+    if verdict.passed:
+        result.add_fault("empty_passed", which, "an answer that does nothing passes")
+    elif verdict.ending == "lost":
+        result.add_fault("lost", which, _explain(verdict, tests))
+    elif problem.reference is None and (missing := _find_missing_module(verdict)):  # the answer imports nothing
+        result.add_fault("unusable", which, missing)
 
 
 def _find_form(problem: Problem, tests: tuple[Test, ...]) -> Integrity:
@@ -213,7 +201,7 @@ def _find_form(problem: Problem, tests: tuple[Test, ...]) -> Integrity:
     ).form
 
 
-def _find_reason(problem: Problem, number: int, test: Test) -> str:
+def _explain_unusable(problem: Problem, number: int, test: Test) -> str:
     """Why a test cannot be judged, with its number in its set; empty if it can."""
     try:
         _find_form(problem, (test,))
@@ -222,28 +210,7 @@ def _find_reason(problem: Problem, number: int, test: Test) -> str:
     return ""
 
 
-async def _validate_reference(result: ProblemResult, reference: str, sandbox: Sandbox, limits: Limits | None) -> bool:
-    problem = result.problem
-    passed = True
-    for which, tests in (("public", problem.public_tests), ("hidden", problem.hidden_tests)):
-        if not tests:
-            continue
-        verdict = await judge_with_retry(sandbox, problem, reference, tests, limits)
-        result.forms[which] = verdict.integrity
-        if not verdict.passed:
-            fault = "lost" if verdict.ending == "lost" else "reference_failed"
-            result.faults.append(_make_fault(problem, fault, which, _explain(verdict, tests)))
-            passed = False
-    return passed
-
-
-def _make_fault(problem: Problem, kind: FaultKind, which: str | None, detail: str) -> Fault:
-    line = " ".join(detail.split())[:300]
-    return msgspec.convert({"problem": problem.id, "fault": kind, "tests": which, "detail": line}, Fault)
-
-
 def _find_missing_module(verdict: Verdict) -> str | None:
-    """The error of a test that needs a missing module."""
     errors = (test.error or "" for test in verdict.tests)
     return next((error for error in errors if "No module named" in error), None)
 

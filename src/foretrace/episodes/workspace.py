@@ -14,11 +14,7 @@ from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
 from foretrace.episodes.code_blocks import CodeBlocks
 from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.protocols.base import Act, Result
-from foretrace.sandbox.base import FORMS, Limits, Sandbox
-
-MAX_TRIES = 2
-"""Attempts to run the tests if the sandbox loses a run."""
-_NO_CODE = "there is no code yet"
+from foretrace.sandbox.base import FORMS, Sandbox
 
 
 class Evaluation(NamedTuple):
@@ -73,49 +69,38 @@ class Workspace:
         self._isolation: Isolation | None = None
 
     async def start(self) -> None:
-        """Start the sandbox."""
         self._isolation = await self._sandbox.start()
 
     @property
     def code(self) -> str:
-        """The answer so far."""
         return self._code_blocks.code if self._answer is None else self._answer
 
     async def carry_out(self, act: Act) -> Result:
         """Carry out one act. An act without the code that it needs gets a result with an error."""
-        handling, has_code = act.handling, bool(act.code.strip())
-        if not has_code and (handling in ("run", "test", "block", "append") or not self.code.strip()):
-            return Result(act=act, error=_NO_CODE)
-        if handling == "run":
-            return Result(act=act, run=await self._run(act.code))
-        if handling == "check":
-            return await self._check(act)
-        if handling == "block":
-            return Result(act=act, run=await self._code_blocks.run(act.code))
-        if handling == "append":
-            self._code_blocks.append(act.code)
-            return Result(act=act)
-        self._answer = act.code if has_code else self._answer
-        return await self._test(act) if handling == "test" else Result(act=act)
-
-    async def _test(self, act: Act) -> Result:
-        if not self._problem.public_tests:
-            return Result(act=act, run=await self._run(act.code))
-        return Result(act=act, public=await self._judge(act.code, self._problem.public_tests))
-
-    async def _check(self, act: Act) -> Result:
-        """Run the code of a check after the answer, without changing it, then the public tests on the answer."""
+        code, has_code, tests = act.code, bool(act.code.strip()), self._problem.public_tests
+        if not has_code and (act.handling in ("run", "test", "block", "append") or not self.code.strip()):
+            return Result(act=act, error="there is no code yet")
         run: RunResult | None = None
-        if act.code.strip():
-            if self._answer is None and self._code_blocks.all_ran:
-                run = await self._code_blocks.run_detached(act.code)
-            else:
-                before = self._before_check
-                run = _relocate_error(await self._run(before + act.code), before.count("\n"))
-        public = None
-        if self._problem.public_tests and self.code.strip() and (run is None or run.ok):
-            public = await self._judge(self.code, self._problem.public_tests)
-        return Result(act=act, run=run, public=public)
+        if act.handling == "block":
+            run = await self._code_blocks.run(code)
+        elif act.handling == "append":
+            self._code_blocks.append(code)
+        elif act.handling == "check" and has_code:
+            run = await self._run_check(code)
+        elif act.handling == "run" or (act.handling == "test" and not tests):
+            run = await self._run(code)
+        if act.handling in ("test", "submit") and has_code:
+            self._answer = code
+        if act.handling not in ("test", "check") or not tests or not self.code.strip() or (run and not run.ok):
+            return Result(act=act, run=run)
+        return Result(act=act, run=run, public=await self._judge(self.code, tests))
+
+    async def _run_check(self, code: str) -> RunResult:
+        """Run the code of a check after the answer, without changing it."""
+        if self._answer is None and self._code_blocks.all_ran:
+            return await self._code_blocks.run_detached(code)
+        before = self._before_check
+        return _relocate_error(await self._run(before + code), before.count("\n"))
 
     @property
     def _before_check(self) -> str:
@@ -169,7 +154,7 @@ class Workspace:
             Operation(code, tests), lambda: judge_with_retry(self._sandbox, self._problem, code, tests)
         )
         if verdict.ending == "lost":
-            raise SandboxError(f"{self._problem.id}: the sandbox lost the run {MAX_TRIES} times")
+            raise SandboxError(f"{self._problem.id}: the sandbox lost the run 2 times")
         return verdict
 
     async def count_hidden(self) -> tuple[int, int]:
@@ -178,7 +163,6 @@ class Workspace:
         return counts.passed, counts.total
 
     async def evaluate(self) -> Evaluation:
-        """Judge the answer by all tests."""
         public, hidden = self._problem.public_tests, self._problem.hidden_tests
         return Evaluation(
             self.code,
@@ -219,26 +203,20 @@ class Workspace:
         await self._code_blocks.close()
 
 
-async def judge_with_retry(
-    sandbox: Sandbox, problem: Problem, code: str, tests: tuple[Test, ...], limits: Limits | None = None
-) -> Verdict:
+async def judge_with_retry(sandbox: Sandbox, problem: Problem, code: str, tests: tuple[Test, ...]) -> Verdict:
     """Judge code by tests of a problem. If the sandbox loses the run, which says nothing about the code, try once more.
-
-    The verdict is `lost` if that run is lost, too.
-    """
-    for tries in range(1, MAX_TRIES + 1):
-        verdict = await sandbox.judge(
-            code,
-            tests,
-            entry_point=problem.entry_point,
-            setup=problem.setup,
-            prompt=problem.prompt,
-            form=problem.form,
-            limits=limits,
-        )
-        if verdict.ending != "lost" or tries == MAX_TRIES:
-            return verdict
-    raise AssertionError("MAX_TRIES is below 1")
+    The verdict is `lost` if that run is lost, too."""
+    judge = functools.partial(
+        sandbox.judge,
+        code,
+        tests,
+        entry_point=problem.entry_point,
+        setup=problem.setup,
+        prompt=problem.prompt,
+        form=problem.form,
+    )
+    verdict = await judge()
+    return await judge() if verdict.ending == "lost" else verdict
 
 
 def _relocate_error(run: RunResult, before: int) -> RunResult:

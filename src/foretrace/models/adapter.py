@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import PurePath
 from random import Random
@@ -21,7 +21,7 @@ from foretrace.models.address import Address, find_api_key
 from foretrace.models.base import ClosingModel, OnRetry, Server
 from foretrace.models.completion_builder import CompletionBuilder, max_stream_bytes
 from foretrace.models.http import HttpClient, parse_sse_line
-from foretrace.models.server_errors import CROWDED, MAX_WAIT_S, ServerErrors, public_cause
+from foretrace.models.server_errors import CROWDED, MAX_WAIT_S, ServerErrors
 
 T = TypeVar("T")
 _BACKOFF_S, _MAX_BACKOFF_S = 0.5, 20.0
@@ -33,53 +33,6 @@ _RESERVED_FIELDS = frozenset({"model", "messages", "prompt", "stream", "stream_o
 async def sleep_before_retry(failure: ModelError, seconds: float) -> None:
     """The default `OnRetry`: sleeps, regardless of the failure."""
     await asyncio.sleep(seconds)
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often to retry, and how long to wait before each retry.
-
-    This does not use stamina's loop, for several reasons. That loop does the sleeping itself, while our callers wait
-    without their slot and sometimes longer than one request needs (`OnRetry`). It logs each retry, obeys an off switch
-    and only takes hooks for the whole process, which a library must not set. It also raises errors with the frames of
-    the failed try, whose locals may hold a key.
-    """
-
-    retries: int
-    backoff_s: float
-    """First wait in seconds; doubled each time, up to 20."""
-    jitter: Random
-    """Spreads the waits, so that hundreds of requests do not return at the same moment."""
-
-    def wait_s(self, failure: ModelError, retried: int) -> float | None:
-        """Seconds to wait before the next try, after `retried` retries; `None` to give up."""
-        asked = failure.retry_after_s or 0.0
-        if not failure.retryable or retried >= self.retries or asked > MAX_WAIT_S:
-            return None
-        backoff = min(self.backoff_s * 2**retried, _MAX_BACKOFF_S)
-        return max(asked, backoff) * (1.0 + 0.25 * self.jitter.random())
-
-
-async def retry(
-    call: Callable[[], Awaitable[T]], policy: RetryPolicy, on_retry: OnRetry = sleep_before_retry
-) -> tuple[T, list[str]]:
-    """Call until it succeeds; returns the result and the kinds of the failures before it.
-
-    Raises:
-        ModelError: the last failure, without a cause and without inner frames, whose locals could hold a key.
-    """
-    failed: list[str] = []
-    while True:
-        try:
-            return await call(), failed
-        except ModelError as error:
-            failure = error
-        failure.__context__ = failure.__cause__ = None
-        seconds = policy.wait_s(failure, len(failed))
-        if seconds is None:
-            raise failure.with_traceback(None)
-        failed.append(failure.kind)
-        await on_retry(failure, seconds)
 
 
 class Adapter(ClosingModel, ABC):
@@ -104,7 +57,9 @@ class Adapter(ClosingModel, ABC):
             raise UsageError(f"name the model: {self.kind}:NAME")
         self.name = name.strip()
         self.spec = f"{self.kind}:{self.name}"
-        options = self._check_options()
+        self._backoff_s = self._check_options()
+        self._jitter = Random(self.spec)
+        """Spreads the waits, so that hundreds of requests do not return at the same moment."""
         if self.server.context_length is not None and not self.sends_context_length:
             remedy = "start the server with it (llama-server: -c N, vLLM: --max-model-len N)"
             raise UsageError(f"{self.kind} servers take no ", Setting("context_length"), f" in a request: {remedy}")
@@ -117,13 +72,6 @@ class Adapter(ClosingModel, ABC):
         """What the probe found; `None` before the probe."""
         self.refused_parameters: dict[str, str] = {}
         """Parameters that the server refused in the probe, with its message. They are not sent again."""
-        self.neutral_sampling: dict[str, Any] = {}
-        """Sampling limits set to values without effect, sent if a request does not set them. They are needed if the
-        probe found that the server has its own limits, which no trace would record."""
-        backoff = parse_number(options.get("backoff_s", str(_BACKOFF_S)), "backoff_s")
-        self._retry_policy = RetryPolicy(max(0, self.server.retries), backoff, Random(self.spec))
-        # The probe should not wait long for a server that is not there.
-        self._probe_retry_policy = RetryPolicy(min(2, max(0, self.server.retries)), backoff, Random(self.spec))
 
     @abstractmethod
     def find_address(self) -> Address:
@@ -144,12 +92,12 @@ class Adapter(ClosingModel, ABC):
         return {"options": options} if options else {}
 
     async def probe(self) -> Capabilities:
-        """What the server supports (see `base.ChatModel.probe`)."""
+        """What the server supports (see `base.ChatModel.probe`). A server that is not there is not waited for long."""
         if self.capabilities is None:
             self.http.open_session()
             async with self.http.lock:
                 if self.capabilities is None:
-                    self.capabilities, _ = await retry(self.probe_server, self._probe_retry_policy)
+                    self.capabilities = await self.retry(self.probe_server, most=2)
         return self.capabilities
 
     async def complete(self, request: Request) -> Completion:
@@ -166,15 +114,50 @@ class Adapter(ClosingModel, ABC):
         there are retries, so that fewer requests are sent. After that, it counts as an overflow of this request.
         """
         await self._check_request(request)
+        failed: list[str] = []
+
+        async def note_and_wait(failure: ModelError, seconds: float) -> None:
+            failed.append(failure.kind)
+            await on_retry(failure, seconds)
+
         try:
-            completion, failed = await retry(lambda: self.attempt(request), self._retry_policy, on_retry)
+            completion = await self.retry(lambda: self.attempt(request), note_and_wait)
         except ModelError as error:
             if error.kind != CROWDED:
                 raise
-            raise self.http.errors.shared_overflow(public_cause(error), final=True) from None
-        if not failed:
-            return completion
-        return msgspec.structs.replace(completion, extra=completion.extra | {"retried": failed})
+            raise self.http.errors.end_of_crowding(error) from None
+        return msgspec.structs.replace(
+            completion, extra=completion.extra | {"retried": failed} if failed else completion.extra
+        )
+
+    async def retry(
+        self, call: Callable[[], Awaitable[T]], on_retry: OnRetry = sleep_before_retry, most: int | None = None
+    ) -> T:
+        """Call until it succeeds. The wait before a retry is doubled each time, or longer if the server asks for that.
+
+        This does not use stamina: it does the sleeping itself, while our callers wait without their slot (`OnRetry`),
+        and its hooks are for the whole process.
+
+        Args:
+            most: The most retries, if fewer than the server's setting.
+
+        Raises:
+            ModelError: the last failure, without a cause and without inner frames, whose locals could hold a key.
+        """
+        retries = self.server.retries if most is None else min(most, self.server.retries)
+        retried = 0
+        while True:
+            try:
+                return await call()
+            except ModelError as error:
+                failure = error
+            failure.__context__ = failure.__cause__ = None
+            asked = failure.retry_after_s or 0.0
+            if not failure.retryable or retried >= retries or asked > MAX_WAIT_S:
+                raise failure.with_traceback(None)
+            seconds = max(asked, min(self._backoff_s * 2**retried, _MAX_BACKOFF_S))
+            retried += 1
+            await on_retry(failure, seconds * (1.0 + 0.25 * self._jitter.random()))
 
     async def attempt(self, request: Request, *, may_be_empty: bool = False) -> Completion:
         """Send one request without retries, and measure its duration."""
@@ -183,12 +166,7 @@ class Adapter(ClosingModel, ABC):
         return builder.build(time.perf_counter() - started, may_be_empty=may_be_empty)
 
     async def close(self) -> None:
-        """Close connections. May be called twice."""
         await self.http.close()
-
-    async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call, and retry failures that may pass, as for a completion."""
-        return (await retry(call, self._retry_policy))[0]
 
     async def read_stream(
         self,
@@ -196,16 +174,12 @@ class Adapter(ClosingModel, ABC):
         body: object,
         form: type[T],
         builder: CompletionBuilder,
-        add_event: Callable[[T, CompletionBuilder], None],
+        add_event: Callable[..., None],
         parse_line: Callable[[bytes], bytes | None] = parse_sse_line,
     ) -> CompletionBuilder:
         """Send a request whose answer is a stream, and add each of its events to the completion."""
-        limit = max_stream_bytes(builder.request)
-        events = self.http.stream_events(path, body, form, max_bytes=limit, parse_line=parse_line)
-        async with aclosing(events) as batches:
-            async for batch in batches:
-                for event in batch:
-                    add_event(event, builder)
+        limit, add = max_stream_bytes(builder.request), functools.partial(add_event, builder=builder)
+        await self.http.read_stream(path, body, form, add, max_bytes=limit, parse_line=parse_line)
         return builder
 
     def unknown_model(self, names: Iterable[str], remedy: str = "name one of those") -> ModelError:
@@ -214,7 +188,7 @@ class Adapter(ClosingModel, ABC):
         near = get_close_matches(self.name, known, n=5, cutoff=0.4) or known[:10]
         more = " and others" if len(known) > len(near) else ""
         told = f"it has {', '.join(near)}{more}" if near else "it has none"
-        return self.http.errors.make(f"the server does not have this model ({told})", remedy, kind="not_found")
+        return self.http.errors.make("not_found", f"the server does not have this model ({told})", remedy)
 
     def _unsupported(self, what: str, capability: str) -> UsageError:
         """The error for a request that needs something the server does not support."""
@@ -236,41 +210,26 @@ class Adapter(ClosingModel, ABC):
                     raise UsageError(takes_none, "let the server choose it (", Setting("temperature", "none"), ")")
                 raise UsageError(takes_none, "leave ", Setting("top_p"), " at 1")
 
-    def _check_options(self) -> Mapping[str, str]:
+    def _check_options(self) -> float:
+        """Check the options; returns the first wait before a retry, in seconds."""
         names = self.option_names | {"backoff_s"}
         if unknown := sorted(set(self.server.options) - names):
             raise UsageError(f"{self.kind} has no option {unknown[0]!r}: there are {', '.join(sorted(names))}")
-        return self.server.options
-
-
-def parse_number(text: str, name: str) -> float:
-    """The option `name` as a number of at least 0.
-
-    Raises:
-        UsageError: it is not such a number.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1e6:
-        raise UsageError(f"{name} is a number, not {text!r}")
-    return value
+        given = self.server.options.get("backoff_s", str(_BACKOFF_S))
+        with contextlib.suppress(ValueError):
+            if 0.0 <= float(given) < 1e6:
+                return float(given)
+        raise UsageError(f"backoff_s is a number, not {given!r}")
 
 
 def add_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with the options of `Sampling.extra`; `None` removes an option.
-
-    Raises:
-        UsageError: an option would change what foretrace itself sets.
-    """
+    """The body with the options of `Sampling.extra`, which may not change what foretrace sets; `None` removes one."""
     if forbidden := sorted(_RESERVED_FIELDS & set(extra)):
         raise UsageError(f"the sampling option {forbidden[0]!r} is set by foretrace: leave it out")
     return {name: value for name, value in (body | dict(extra)).items() if value is not None}
 
 
 def list_messages(messages: Sequence[ChatMessage]) -> list[dict[str, str]]:
-    """Messages in the form that all servers accept."""
     return [{"role": m.role, "content": m.content} for m in messages]
 
 
@@ -286,6 +245,11 @@ def list_sampling(sampling: Sampling) -> dict[str, Any]:
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
     }
+
+
+def count_prompt(completion: Completion) -> int | None:
+    """Number of tokens of the prompt, if the server reports it."""
+    return completion.usage.prompt_tokens if completion.usage else None
 
 
 def list_file_names(path: str) -> set[str]:

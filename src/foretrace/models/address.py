@@ -29,11 +29,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(url: str) -> Address:
-    """Parse a base URL; the default scheme is http.
-
-    Raises:
-        UsageError: it is not a base URL, or contains a password, a query or a fragment.
-    """
+    """Parse a base URL; the default scheme is http."""
     whole = url.strip() if "://" in url else f"http://{url.strip()}"
     try:
         parts = urlsplit(whole)
@@ -52,11 +48,7 @@ def parse_address(url: str) -> Address:
 
 
 def read_key(variable: str) -> str:
-    """The key in an environment variable.
-
-    Raises:
-        UsageError: there is no such variable, or it is empty.
-    """
+    """The key in an environment variable."""
     key = os.environ.get(variable)
     if not key:
         raise UsageError(Setting("api_key_env", variable), ": there is no such environment variable, or it is empty")
@@ -80,7 +72,6 @@ class ApiKey:
         return "***"
 
     def header(self) -> str:
-        """Value of the Authorization header."""
         return f"Bearer {self._value}"
 
     def hide(self, text: str) -> str:
@@ -101,15 +92,7 @@ class ApiKey:
 
 
 def find_api_key(server: Server, address: Address, variable: str, home: str) -> ApiKey | None:
-    """The given key, else that of the adapter's environment variable if this is the host it belongs to.
-
-    Args:
-        variable: Name of the environment variable; empty if the adapter has none.
-        home: The host that the variable's key belongs to.
-
-    Raises:
-        UsageError: the key contains characters that keys do not have.
-    """
+    """The given key, else that of the adapter's environment variable if this is its `home`, the host it belongs to."""
     value = server.api_key
     if value is None and variable and address.host == home and address.scheme == "https":
         value = os.environ.get(variable)

@@ -141,13 +141,10 @@ class ModelWrapper(ClosingModel):
         self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
 
     async def probe(self) -> Capabilities:
-        """See `ChatModel.probe`."""
         return await self._model.probe()
 
     async def complete(self, request: Request) -> Completion:
-        """See `ChatModel.complete`."""
         return await self._model.complete(request)
 
     async def close(self) -> None:
-        """Close the model."""
         await self._model.close()

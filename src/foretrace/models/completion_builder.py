@@ -58,11 +58,7 @@ class CompletionBuilder:
         self._chars_left = max_reply_chars(self.request)
 
     def add_text(self, text: str | None, reasoning: str | None = None) -> None:
-        """Add to the text and the reasoning.
-
-        Raises:
-            ModelError: the reply is much longer than the token limit allows.
-        """
+        """Add to the text and the reasoning, which may not be much longer than the token limit allows."""
         if text:
             self.text.append(text)
             self._chars_left -= len(text)
@@ -72,33 +68,23 @@ class CompletionBuilder:
         if self._chars_left < 0:
             asked = self.request.sampling.max_tokens
             chars = max_reply_chars(self.request) - self._chars_left
-            raise self.errors.too_long(f"the reply has {chars:,} characters, for at most {asked:,} tokens")
+            raise self.errors.make("too_long", f"the reply has {chars:,} characters, for at most {asked:,} tokens")
 
     def build(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
-        """The finished completion.
-
-        Args:
-            seconds: How long the request took.
-            may_be_empty: Whether a reply without text is a success.
-
-        Raises:
-            ModelError: the stream ended before the reply did, or the reply is empty.
-        """
+        """The finished completion; a reply without text is a failure unless it `may_be_empty`."""
         text, reasoning = "".join(self.text), "".join(self.reasoning)
         if self.finish is None:
             if not (text or reasoning or self.token_logprobs or self.token_ids or self.usage or self.model):
                 remedy = "try again; if it stays so, check that the base URL is the server's own"
-                cause = "the answer holds nothing of a completion"
-                raise self.errors.make(cause, remedy, kind="stream", retryable=True)
-            raise self.errors.broken_stream("the stream ended before the reply did")
+                raise self.errors.make("stream", "the answer holds nothing of a completion", remedy)
+            raise self.errors.make("stream", "the stream ended before the reply did")
         for stop in self.request.stop:
             if stop and text.endswith(stop):
                 text, self.finish, self.stop = text[: -len(stop)], "stop_sequence", stop
                 break
         continued = self.request.prefill or self.request.prompt_ids is not None
         if not (text or reasoning or continued or may_be_empty or self.finish == "stop_sequence"):
-            remedy = "try again, or check the model's template and the stop sequences"
-            raise self.errors.make("the completion is empty", remedy, kind="empty", retryable=True)
+            raise self.errors.make("empty", "the completion is empty")
         exact, ids, pieces, logprobs = self._align_logprobs(text)
         return Completion(
             text=text,
@@ -160,9 +146,6 @@ def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...
     """The last run of tokens that spells the text: the index of its first token, and the text of each.
 
     Reasoning before the text is skipped. The last token may extend beyond the text if a stop sequence cut it.
-
-    Returns:
-        `None` if no run of tokens spells the text.
     """
     if not text:
         return 0, ()
@@ -227,9 +210,6 @@ def align_token_texts(text: str, shown: Sequence[str]) -> tuple[str, ...] | None
         text: The start of what the tokens spell. For tokens after its end, the text is what `shown` says.
         shown: Each token, decoded by itself. A token that is only part of a character is U+FFFD (perhaps several
             times), or empty. Other tokens may lack a space at their start.
-
-    Returns:
-        `None` if the tokens do not spell the text, or far too much of it is unreadable.
     """
     steps: list[dict[int, tuple[int, str]]] = []
     positions = [0]

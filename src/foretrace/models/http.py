@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from foretrace.core.errors import ModelError, Setting
+from foretrace.core.errors import ModelError
 from foretrace.models.address import Address
 from foretrace.models.server_errors import ServerErrors
 
@@ -25,7 +25,6 @@ _FAILURE = b"error"
 """Appears in the event that reports a failure, on all servers."""
 _LLAMA_SERVER = "llama.cpp"
 """How llama-server identifies itself in its answers."""
-_DONE = b"[DONE]"
 
 
 class HttpClient:
@@ -43,11 +42,7 @@ class HttpClient:
         on that connection would be lost."""
 
     async def request_json(self, method: str, path: str, body: object, form: type[T]) -> T:
-        """Send one request; returns its JSON answer as `form`.
-
-        Raises:
-            ModelError: there is no connection, the status is not 200, or the answer has another form.
-        """
+        """Send one request; returns its JSON answer as `form`."""
         try:
             async with self._request(method, path, body) as response:
                 await self._check(response)
@@ -55,22 +50,32 @@ class HttpClient:
         except _transport_errors() as error:
             raise self._classify(error) from None
 
-    async def stream_events(
-        self, path: str, body: object, form: type[T], *, max_bytes: int, parse_line: Callable[[bytes], bytes | None]
-    ) -> AsyncGenerator[Iterable[T]]:
-        """Events of a streamed answer, in batches; close it with `contextlib.aclosing`.
+    async def read_stream(
+        self,
+        path: str,
+        body: object,
+        form: type[T],
+        add: Callable[[T], None],
+        *,
+        max_bytes: int,
+        parse_line: Callable[[bytes], bytes | None],
+    ) -> None:
+        """Send one request whose answer is a stream, and call `add` with each of its events.
 
         Nobody needs a token before the reply is complete, so lines are collected up to `_BATCH_BYTES`. A line that may
-        report a failure is yielded at once, since the server may send nothing after it. If the stream breaks off, all
-        complete lines before that are yielded.
+        report a failure is read at once, since the server may send nothing after it. If the stream breaks off, all
+        complete lines before that are read.
 
         Args:
             parse_line: Returns the JSON of a line (not empty, without its line end), or `None` if the line has none.
-
-        Raises:
-            ModelError: as for `request_json`; also if the stream breaks off or is longer than `max_bytes`.
         """
         chunks: list[bytes] = []
+
+        def read_lines(lines: bytes) -> None:
+            for line in lines.split(b"\n"):
+                if (text := line.strip()) and (data := parse_line(text)) is not None:
+                    add(self.decode(data, form))
+
         try:
             async with self._request("POST", path, body, close=self._may_drop) as response:
                 await self._check(response)
@@ -79,38 +84,27 @@ class HttpClient:
                     chunks.append(chunk)
                     size, total = size + len(chunk), total + len(chunk)
                     if total > max_bytes or size > _MAX_LINE_BYTES:
-                        raise self.errors.too_long(f"the reply is longer than {max_bytes:,} bytes")
+                        raise self.errors.make("too_long", f"the reply is longer than {max_bytes:,} bytes")
                     # The start of a long line is not joined again for each chunk, since it cannot be decoded yet.
                     if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
-                        whole, end, rest = b"".join(chunks).rpartition(b"\n")
+                        whole, _, rest = b"".join(chunks).rpartition(b"\n")
                         chunks, size = [rest], len(rest)
-                        yield self._decode_lines(whole + end, form, parse_line)
-                yield self._decode_lines(b"".join(chunks), form, parse_line)
+                        read_lines(whole)
+                read_lines(b"".join(chunks))
         except _transport_errors() as error:
-            yield self._decode_lines(b"".join(b"".join(chunks).rpartition(b"\n")[:2]), form, parse_line)
+            read_lines(b"".join(chunks).rpartition(b"\n")[0])
             raise self._classify(error) from None
 
-    def _decode_lines(self, lines: bytes, form: type[T], parse_line: Callable[[bytes], bytes | None]) -> Iterator[T]:
-        for line in lines.split(b"\n"):
-            if (text := line.strip()) and (data := parse_line(text)) is not None:
-                yield self.decode(data, form)
-
     def decode(self, data: bytes, form: type[T]) -> T:
-        """JSON as `form`.
-
-        Raises:
-            ModelError: it is not JSON, or has another form.
-        """
         try:
             return msgspec.json.decode(data, type=form)
         except msgspec.ValidationError as error:
-            raise self.errors.bad_reply(f"the reply has another form: {error}") from None
+            raise self.errors.make("bad_reply", f"the reply has another form: {error}") from None
         except (msgspec.DecodeError, ValueError, RecursionError):
             start = self.errors.hide(data[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))[:60]
-            raise self.errors.bad_reply(f"the reply is not JSON but {start!r}") from None
+            raise self.errors.make("bad_reply", f"the reply is not JSON but {start!r}") from None
 
     async def close(self) -> None:
-        """Close the connections. May be called twice."""
         session, self._session = self._session, None
         if session is None or self._loop is not asyncio.get_running_loop():
             return
@@ -168,42 +162,32 @@ class HttpClient:
 
         make, name = self.errors.make, type(error).__name__
         if isinstance(error, TimeoutError):
-            cause = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
-            remedy = ("see whether the server is stuck, or raise ", Setting("timeout"))
-            return make(cause, *remedy, kind="timeout", retryable=True)
+            waited = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
+            return make("timeout", waited)
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
             why = str(getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error)
-            remedy = "use http:// if the server has no TLS, or a certificate that this machine trusts"
-            return make(f"no secure connection ({why})", remedy, kind="tls")
+            return make("tls", f"no secure connection ({why})")
         if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return make("the host's name is not known", "check the base URL and the network", kind="dns")
+            return make("dns", "the host's name is not known")
         if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError)):
-            cause = f"no connection ({_reason(error)})"
-            return make(cause, "start the server, or check the base URL", kind="refused", retryable=True)
+            code = getattr(error, "errno", None)
+            return make("refused", f"no connection ({os.strerror(code) if code and code > 0 else name})")
         if isinstance(error, aiohttp.ClientResponseError):
-            return self.errors.bad_reply("the answer is not HTTP")
+            return make("bad_reply", "the answer is not HTTP")
         if isinstance(error, (aiohttp.ClientError, ConnectionError)):
-            return self.errors.broken_stream("the connection broke off in mid-reply")
-        return self.errors.bad_reply(f"the answer cannot be read ({name})")
+            return make("stream", "the connection broke off in mid-reply")
+        return make("bad_reply", f"the answer cannot be read ({name})")
 
 
 def parse_sse_line(line: bytes) -> bytes | None:
-    """The JSON of one line of server-sent events; `None` for lines without JSON, such as `[DONE]`.
-
-    All servers write an event on one line. A line that starts like neither a field nor a comment is returned unchanged,
-    so that decoding it fails with an error that quotes it.
-    """
+    """The JSON of one line of server-sent events; `None` for lines without JSON, such as `[DONE]`. Any other line is
+    returned unchanged, so that decoding it fails with an error that quotes it."""
     if line.startswith(b"data:"):
         data = line[5:].strip()
-        return None if data in (_DONE, b"") else data
+        return None if data in (b"[DONE]", b"") else data
     if line.startswith((b":", b"event:", b"id:", b"retry:")):
         return None
     return line
-
-
-def _reason(error: Exception) -> str:
-    code = getattr(error, "errno", None)
-    return os.strerror(code) if isinstance(code, int) and code > 0 else type(error).__name__
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:

@@ -27,19 +27,14 @@ class AdaptiveLimiter:
     An adaptive limit may change after each round, which is one or two requests per slot. The throughput of a round is
     estimated as the number of slots times the tokens per second of one slot, which holds even if some slots are empty.
 
-    Args:
-        initial: Slots at the beginning.
-        max_limit: The most slots; `None` for a fixed number.
-        clock: A clock in seconds.
+    Without `max_limit`, the number of slots is fixed.
     """
 
     def __init__(
         self, initial: int, max_limit: int | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.limit = initial
-        """The current number of slots."""
         self.in_use = 0
-        """Slots that are taken."""
         self._max_limit = max_limit
         self._clock = clock
         self._waiters: deque[asyncio.Future[None]] = deque()

@@ -20,22 +20,58 @@ from foretrace.models.address import ApiKey
 
 _MAX_MESSAGE_CHARS = 300
 """The most characters of a server's message that are shown."""
-_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
-_BUSY = frozenset({429, 503, 529})
+MAX_WAIT_S = 120.0
+"""The longest wait that a server may ask for. If it asks for more, the request fails."""
+MIN_REPLY_TOKENS = 64
+"""A shorter reply is not worth a request."""
+TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
+"""Kinds of failure that may pass."""
 CROWDED = "crowded"
 """Kind of a failure that fewer requests would avoid: those in flight do not fit together into one shared context."""
-_UNKNOWN_MODEL = re.compile(
-    r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
-)
+_BUSY = frozenset({429, 503, 529})
 _SERVERS = {
     "ollama": "an Ollama server",
     "openai": "an OpenAI-compatible server",
     "llamacpp": "llama.cpp's llama-server (others: openai:NAME)",
 }
+_SHARED_CONTEXT: Parts = (
+    "the server's slots share one context, and all requests together were longer: give it more (llama-server: -c N), "
+    "or lower ",
+    Setting("concurrency"),
+)
+_REMEDIES: dict[str, Parts] = {
+    "bad_reply": ("check that this is the address of {server}",),
+    "bad_request": ("the server does not take this request: change the setting it names",),
+    "busy": ("it is busy: lower ", Setting("concurrency"), ", or try again later"),
+    CROWDED: _SHARED_CONTEXT,
+    "dns": ("check the base URL and the network",),
+    "empty": ("try again, or check the model's template and the stop sequences",),
+    "filtered": ("the server's filter stopped the reply: the same request will be stopped again",),
+    "not_found": ("there is no such path: check that this is the address of {server}",),
+    "overflow": (
+        "the prompt is longer than the context: raise the context length of the server, or lower ",
+        Setting("max_turns"),
+    ),
+    "quota": ("the account's quota is used up: wait until it is renewed, or use another account or model",),
+    "redirect": ("give the final address as ", Setting("base_url")),
+    "refused": ("start the server, or check the base URL",),
+    "server": ("see the server's log, or try again",),
+    "stream": ("try again; if it stays so, see the server's log",),
+    "timeout": ("see whether the server is stuck, or raise ", Setting("timeout")),
+    "tls": ("use http:// if the server has no TLS, or a certificate that this machine trusts",),
+    "too_long": ("the server ignores the token limit; see its log and settings",),
+}
+"""What to do about each kind of failure, unless the place where it is found knows better."""
+_OLLAMA_OVERFLOW: Parts = (
+    "the prompt is longer than the context: raise ",
+    Setting("context_length"),  # other servers are started with it
+    ", or lower ",
+    Setting("max_turns"),
+)
 
-
-MIN_REPLY_TOKENS = 64
-"""A shorter reply is not worth a request."""
+_UNKNOWN_MODEL = re.compile(
+    r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
+)
 _OVERFLOW = re.compile(
     r"exceed_context_size|context_length_exceeded|exceeds? the (available |maximum )?(context|model.s maximum)"
     r"|maximum context length|input length exceeds|longer than the (context|maximum model)"
@@ -51,8 +87,6 @@ _PROMPT = re.compile(
 _REPLY = re.compile(r"completion|in the output|output tokens|max_(?:completion_|new_)?tokens")
 _LOWER_BOUND = re.compile(r"at least|upper bound")
 """Newer vLLM stops counting once the prompt no longer fits, so the number that it names is not the length."""
-MAX_WAIT_S = 120.0
-"""The longest wait that a server may ask for. If it asks for more, the request fails."""
 _USED_UP = re.compile(
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance|(more|of|available) credits"
     r"|(usage|spend|spending|hard).limit|billing_not_active|limit: 0(?![\d.])|PerDay",
@@ -75,14 +109,10 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class ServerError(ModelError):
-    """A failure of a server behind HTTP. It has two messages, both in parts (see `ForetraceError`).
-
-    `parts` is the full line for the user: server, model, cause and remedy. `public_parts` is the same without the
-    server's address, for storage, since a machine's address does not belong in a trace. `render` writes the first and
-    `public_message` the second, each in a given style for settings.
-    """
+    """A failure of a server behind HTTP. Its own message has the server's address, which does not belong in a trace."""
 
     public_parts: Parts = ()
+    """Model, cause and remedy, without the address."""
     cause: str = ""
     """What happened, without address and remedy."""
 
@@ -104,159 +134,99 @@ class ServerErrors:
     """Creates the errors of one model at one server."""
 
     origin: str
-    """Scheme, host and port."""
     model: str
-    kind: str
-    """Name of the adapter."""
+    adapter: str
     key: ApiKey | None
     key_variable: str
     """Environment variable of the adapter's key; empty if it has none."""
 
-    def make(
-        self,
-        cause: str,
-        *remedy: str | Setting,
-        kind: str,
-        retryable: bool = False,
-        retry_after_s: float | None = None,
-    ) -> ServerError:
+    def make(self, kind: str, cause: str, *remedy: str | Setting, retry_after_s: float | None = None) -> ServerError:
         """A one-line error, without the key.
 
         Args:
             cause: What happened; may quote the server.
-            remedy: Parts of what to do, in our own words.
+            remedy: Parts of what to do, in our own words; by default what helps against this kind of failure.
         """
+        server = _SERVERS.get(self.adapter, "the server")
+        parts = [
+            part if isinstance(part, Setting) else part.replace("{server}", server) for part in _REMEDIES.get(kind, ())
+        ]
+        todo = [self.hide(part) if isinstance(part, str) else part for part in remedy or parts]
         what = self.hide(f"model {self.model}: {cause}")
-        todo = tuple(self.hide(part) if isinstance(part, str) else part for part in remedy)
-        full, public = (shorten_line(text, 3 * _MAX_MESSAGE_CHARS) for text in (self._full(what), self._public(what)))
-        error = ServerError(f"{full}; ", *todo, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
-        error.public_parts = (f"{public}; ", *(self._public(p) if isinstance(p, str) else p for p in todo))
-        error.cause = shorten_line(self._public(self.hide(cause)))
+        lines = (f"{self.hide(self.origin)}, {what}", self._remove_addresses(what))
+        full, public = (f"{shorten_line(line, 3 * _MAX_MESSAGE_CHARS)}; " for line in lines)
+        retryable = kind in TRANSIENT_KINDS or kind == CROWDED
+        error = ServerError(full, *todo, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
+        error.public_parts = (public, *(self._remove_addresses(p) if isinstance(p, str) else p for p in todo))
+        error.cause = shorten_line(self._remove_addresses(self.hide(cause)))
         return error
 
     def hide(self, text: str) -> str:
         """The text without the key. Call this before cutting the text."""
         return self.key.hide(text) if self.key else text
 
-    def _full(self, text: str) -> str:
-        return f"{self.hide(self.origin)}, {text}"
-
-    def _public(self, text: str) -> str:
+    def _remove_addresses(self, text: str) -> str:
         own = re.escape(urlsplit(self.origin).netloc)
         return re.sub(rf"https?://[^\s'\"]+|{own}" if own else r"https?://[^\s'\"]+", "(address)", text)
 
     def from_status(
         self, status: int, body: bytes, *, retry_after: str | None = None, location: str | None = None
     ) -> ModelError:
-        """The error for an HTTP status other than 200.
-
-        Args:
-            retry_after: The header `Retry-After`.
-            location: The header `Location`.
-        """
+        """The error for an HTTP status other than 200; `retry_after` and `location` are headers."""
         text = self.hide(body.decode("utf-8", "replace"))
         message = shorten_line(self.hide(read_error_message(body)))
         cause = f"HTTP {status} {message!r}" if message else f"HTTP {status}"
         wait = read_wait(text, retry_after)
         if 300 <= status < 400:
-            remedy = ("give the final address as ", Setting("base_url"))
-            return self.make(f"HTTP {status}, a redirect to {location}", *remedy, kind="redirect")
+            return self.make("redirect", f"HTTP {status}, a redirect to {location}")
         if status == 401 or (status == 403 and "logprobs" not in text):
             return self._bad_key(status)  # without the server's message, since some servers repeat the key
-        if status == 429 and _TOO_LARGE.search(text):
+        if status == 429 and "request too large" in text.lower():
             remedy = "one request is more than the account may use in a minute: lower "
-            return self.make(cause, remedy, Setting("max_tokens"), " or ", Setting("max_turns"), kind="bad_request")
-        if status == 402 or status in _BUSY:
-            used_up = status == 402 or (status == 429 and classify_limit(text, wait) == "quota")
-            return self._limited(cause, wait, used_up=used_up)
-        if _SHARED_OVERFLOW.search(message):
-            return self.shared_overflow(cause)
-        if _OVERFLOW.search(message):
-            return self.overflow(cause)
-        if status == 404 or (status == 400 and _UNKNOWN_MODEL.search(message)):
-            return self._not_found(cause, message)
-        if status == 408:
-            return self.make(cause, "try again later", kind="timeout", retryable=True, retry_after_s=wait)
-        if status >= 500:
-            remedy = "see the server's log, or try again"
-            return self.make(cause, remedy, kind="server", retryable=True, retry_after_s=wait)
-        remedy = "the server does not take this request: change the setting it names"
-        return self.make(cause, remedy, kind="bad_request")
+            return self.make("bad_request", cause, remedy, Setting("max_tokens"), " or ", Setting("max_turns"))
+        if status == 402 or (status == 429 and classify_limit(text, wait) == "quota"):
+            return self.make("quota", cause, retry_after_s=wait)
+        if status in _BUSY:
+            return self.make("busy", cause, retry_after_s=wait)
+        if overflow := self._find_overflow(message, cause):
+            return overflow
+        if _UNKNOWN_MODEL.search(message) and status in (400, 404):
+            return self.make("not_found", cause, "the server does not have this model: name one that it lists")
+        if status == 404:
+            return self.make("not_found", cause)
+        if status == 408 or status >= 500:
+            return self.make("timeout" if status == 408 else "server", cause, retry_after_s=wait)
+        return self.make("bad_request", cause)
 
     def from_stream(self, error: object) -> ServerError:
-        """The error for one that came inside a stream, after HTTP 200.
-
-        Args:
-            error: JSON of the server's `error` field.
-        """
+        """The error for the JSON of an `error` field that came inside a stream, after HTTP 200."""
         text = self.hide(str(error))
         message = shorten_line(self.hide(_message_of(error)))
-        if _SHARED_OVERFLOW.search(message):
-            return self.shared_overflow(f"stopped with {message!r}")
-        if _OVERFLOW.search(message):
-            return self.overflow(repr(message))
+        cause = f"stopped with {message!r}"
+        if overflow := self._find_overflow(message, cause):
+            return overflow
         wait = read_wait(text)
         kind = classify_limit(text, wait)
-        if kind or (isinstance(error, dict) and error.get("code") in _BUSY):
-            return self._limited(f"stopped with {message!r}", wait, used_up=kind == "quota")
-        remedy = "see the server's log, or try again"
-        return self.make(f"stopped with {message!r}", remedy, kind="server", retryable=True)
+        if not kind and isinstance(error, dict) and error.get("code") in _BUSY:
+            kind = "busy"
+        return self.make(kind, cause, retry_after_s=wait) if kind else self.make("server", cause)
 
-    def _limited(self, cause: str, wait_s: float | None, *, used_up: bool) -> ServerError:
-        if used_up:
-            remedy = "the account's quota is used up: wait until it is renewed, or use another account or model"
-            return self.make(cause, remedy, kind="quota", retry_after_s=wait_s)
-        remedy = ("it is busy: lower ", Setting("concurrency"), ", or try again later")
-        return self.make(cause, *remedy, kind="busy", retryable=True, retry_after_s=wait_s)
+    def _find_overflow(self, message: str, cause: str) -> ServerError | None:
+        if _SHARED_OVERFLOW.search(message):
+            return self.make(CROWDED, cause)
+        if _OVERFLOW.search(message):
+            return self.make("overflow", cause, *(_OLLAMA_OVERFLOW if self.adapter == "ollama" else ()))
+        return None
 
-    def overflow(self, cause: str) -> ServerError:
-        """The error if the prompt is longer than the context."""
-        remedy: Parts = ("raise the context length of the server",)
-        if self.kind == "ollama":  # other servers are started with it
-            remedy = ("raise ", Setting("context_length"))
-        remedy = ("the prompt is longer than the context: ", *remedy, ", or lower ", Setting("max_turns"))
-        return self.make(cause, *remedy, kind="overflow")
-
-    def shared_overflow(self, cause: str, *, final: bool = False) -> ServerError:
-        """The error if the requests in flight do not fit together into the context that they share.
-
-        Args:
-            final: No retry of this request succeeded, so it counts as longer than the context by itself.
-        """
-        remedy = (
-            "the server's slots share one context, and all requests together were longer: give it more (llama-server: "
-            "-c N), or lower ",
-            Setting("concurrency"),
-        )
-        return self.make(cause, *remedy, kind="overflow" if final else CROWDED, retryable=not final)
-
-    def broken_stream(self, cause: str) -> ServerError:
-        """The error if the stream ended before the reply did."""
-        return self.make(cause, "try again; if it stays so, see the server's log", kind="stream", retryable=True)
-
-    def bad_reply(self, cause: str) -> ServerError:
-        """The error if the reply does not have the expected form."""
-        return self.make(cause, f"check that this is the address of {self._server}", kind="bad_reply")
-
-    def too_long(self, cause: str) -> ServerError:
-        """The error if the reply is much longer than the token limit allows."""
-        return self.make(cause, "the server ignores the token limit; see its log and settings", kind="too_long")
+    def end_of_crowding(self, failure: ModelError) -> ServerError:
+        """The error if no retry of a `CROWDED` request succeeded: it counts as longer than the context by itself."""
+        return self.make("overflow", public_cause(failure), *_SHARED_CONTEXT)
 
     def _bad_key(self, status: int) -> ServerError:
         cause = "it refuses the key" if self.key else "it wants a key"
         home = f", or for its own host in {self.key_variable}" if self.key_variable else ""
         remedy = ("give a valid key in an environment variable that ", Setting("api_key_env"), f" names{home}")
-        return self.make(f"HTTP {status}, {cause}", *remedy, kind="bad_key")
-
-    def _not_found(self, cause: str, message: str) -> ServerError:
-        if _UNKNOWN_MODEL.search(message):
-            return self.make(cause, "the server does not have this model: name one that it lists", kind="not_found")
-        remedy = f"there is no such path: check that this is the address of {self._server}"
-        return self.make(cause, remedy, kind="not_found")
-
-    @property
-    def _server(self) -> str:
-        return _SERVERS.get(self.kind, "the server")
+        return self.make("bad_key", f"HTTP {status}, {cause}", *remedy)
 
 
 class _ErrorBody(msgspec.Struct):
@@ -294,11 +264,7 @@ def shorten_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
 
 
 class ContextOverflow(NamedTuple):
-    """Lengths that a server reports if prompt and reply do not fit into the context together.
-
-    Many servers refuse a request whose prompt and `max_tokens` together exceed the context, even if the reply would
-    have been short.
-    """
+    """Lengths that a server reports if prompt and `max_tokens` together exceed the context."""
 
     context_tokens: int
     prompt_tokens: int | None
@@ -314,12 +280,8 @@ def parse_overflow(message: str) -> ContextOverflow | None:
 
 
 def classify_limit(text: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
-    """What a refusal means: `busy` is temporary, `quota` is not; empty if the text does not mention a limit.
-
-    Args:
-        text: The whole answer of the server.
-        wait_s: How long it asks to wait.
-    """
+    """What a refusal means, by the server's whole answer and the wait it asks for: `busy` is temporary, `quota` is not;
+    empty if it does not mention a limit."""
     short = wait_s is not None and wait_s <= MAX_WAIT_S
     if _USED_UP.search(text):
         return "quota"

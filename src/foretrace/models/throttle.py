@@ -9,7 +9,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.models.base import ChatModel, ModelWrapper, RetryingModel
 from foretrace.models.limiter import AdaptiveLimiter
-from foretrace.models.server_errors import CROWDED, MAX_WAIT_S
+from foretrace.models.server_errors import CROWDED, MAX_WAIT_S, TRANSIENT_KINDS
 from foretrace.models.token_meter import TokenMeter
 
 MAX_CONCURRENCY = 256
@@ -17,8 +17,6 @@ MAX_CONCURRENCY = 256
 _INITIAL_SLOTS = 8
 _IN_PROCESS_SLOTS = 4
 """Concurrent requests: a server's initial limit, and the fixed limit of a model in this process."""
-TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
-"""Kinds of failure that may pass; the whole episode is tried a second time."""
 _SERVER_KINDS = TRANSIENT_KINDS - {"empty"} | {"dns", "tls", "bad_reply"}
 """Kinds of failure that concern the server, not just one request."""
 _OVERLOAD_KINDS = frozenset({"busy", "timeout", CROWDED})
@@ -80,11 +78,10 @@ class ThrottledModel(ModelWrapper):
         """
         async with self._limiter:
             first_try = last_try = await self._wait_for_pause()
-            reported = False
 
             async def on_retry(failure: ModelError, seconds: float) -> None:
-                nonlocal last_try, reported
-                reported, self.failing = True, failure.kind
+                nonlocal last_try
+                self.failing = failure.kind
                 if failure.kind not in _OVERLOAD_KINDS:
                     await asyncio.sleep(seconds)
                     return
@@ -102,11 +99,7 @@ class ThrottledModel(ModelWrapper):
                 self._record_failure(error, first_try, last_try)
                 raise
             self._failed_rounds, self.failing = 0, ""
-            tokens = self._meter.add(request, completion)
-            if not reported and _OVERLOAD_KINDS.intersection(completion.extra.get("retried", ())):
-                self._limiter.record_overload(last_try)
-            else:
-                self._limiter.record_success(last_try, max(1, tokens))
+            self._limiter.record_success(last_try, max(1, self._meter.add(request, completion)))
             return completion
 
     async def _wait_for_pause(self) -> float:

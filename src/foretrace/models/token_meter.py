@@ -18,7 +18,6 @@ class TokenMeter:
 
     @property
     def total_tokens(self) -> int:
-        """Tokens of prompts and completions."""
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, request: Request, completion: Completion) -> int:

@@ -75,6 +75,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     hallucinated: int = 0
     """How many results the model wrote itself; these are cut off."""
 
+    @property
+    def acting(self) -> list[Act]:
+        """The acts that are carried out or refused, and get a result."""
+        return [act for act in self.acts if act.handling is not None or act.error is not None]
+
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The result of carrying out one act."""

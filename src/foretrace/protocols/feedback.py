@@ -34,12 +34,7 @@ def describe_task(view: ProblemView) -> str:
 
 
 def format_result(result: Result, *, hints: bool, good: str = "result", bad: str = "error") -> str:
-    """A result in its tags: the output and the tests, or the error; then a hint if hints are wanted.
-
-    Args:
-        good: Tag around the output.
-        bad: Tag around an error.
-    """
+    """A result in its tags: the output and the tests, or the error; then a hint if hints are wanted."""
     text = _format_error(result)
     message = f"<{bad}>\n{text}\n</{bad}>" if text else f"<{good}>\n{_format_output(result)}\n</{good}>"
     return f"{message}\n<hint>\n{choose_hint(result)}\n</hint>" if hints and result.failed else message

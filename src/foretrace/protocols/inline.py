@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from foretrace.core.completion import ChatMessage
 from foretrace.core.trace import ToolSpec
 from foretrace.encodings.code_calls import CodeCall, parse_python, read_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
-from foretrace.protocols.base import Act, ActKind, Handling, ProblemView, Reply, Result
-from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, is_submitted
+from foretrace.protocols.base import Act, ActKind, Handling, Reply, Result
+from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
 from foretrace.protocols.reply_reader import (
     CUT_ERROR,
     EMPTY_ERROR,
@@ -62,26 +61,27 @@ _PYTHON_TOOL_NAMES = frozenset(
 """Names that models use for the only tool, in lower case."""
 
 
-class Inline:
+class Inline(MultiTurnProtocol):
     """One assistant turn with calls in its thinking, followed by the final code."""
 
     name = "inline"
-    stop: tuple[str, ...] = (_END, "<tool_response>")
-    required_capabilities: tuple[str, ...] = ("continuation",)
+    stop = (_END, "<tool_response>")
+    required_capabilities = ("continuation",)
     continues = True
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "run", "final": "submit"}
     max_turns = 12
-    ideal_metrics: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
-    tools: tuple[ToolSpec, ...] = (
+    system_prompt = _SYSTEM
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "run", "final": "submit"}
+    tools = (
         ToolSpec(
             name="python", description="Run a Python program and return what it prints.", parameters=CODE_PARAMETERS
         ),
         SUBMIT_TOOL,
     )
-
-    def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
-        """The rules, then the task."""
-        return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", feedback.describe_task(view)))
+    reminder_text: ClassVar[str] = """
+<tool_response>
+Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python.
+</tool_response>
+"""
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
         """The calls of a completion, and the final code after its thinking."""
@@ -108,17 +108,10 @@ class Inline:
         return Reply(text=kept, acts=tuple(acts), hallucinated=hallucinated)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """`<tool_response>`, on separate lines."""
         message = feedback.format_result(result, hints=hints, good="tool_response", bad="tool_response")
         return f"\n{message}\n"
 
-    def nudge(self, reply: Reply) -> str:
-        """What to do, if the thinking stopped without a call and without an end."""
-        message = "Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python."
-        return f"\n<tool_response>\n{message}\n</tool_response>\n"
-
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether the final code was given."""
         return is_submitted(results)
 
 
@@ -162,23 +155,14 @@ def _make_call(call: CodeCall, *, refuse: bool) -> Act:
 
 def _make_final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
     """The answer after the thinking: the last block that defines a function or class, else the last block; bare code
-    counts too.
-
-    Args:
-        called: Whether the part follows a call whose result is still to come.
-    """
+    counts too."""
     rest = text[start:]
     found = [p for p in split_reply(rest) if p.kind in ("code", "action") or (p.kind == "answer" and holds_code(p))]
-    if (
-        not found
-        and parse_python(rest) is not None
-        and holds_code(bare := ReplyBlock("code", rest, "text", "cut", (0, len(rest))))
-    ):
+    bare = ReplyBlock("code", rest, "text", "cut", (0, len(rest)))
+    if not found and parse_python(rest) is not None and holds_code(bare):
         found = [bare]
-    if called and not found:
-        return [
-            Act(kind="final", span=(start, start))
-        ]  # the thinking has ended, and a call after it still needs its answer
+    if called and not found:  # the thinking has ended, and a call after it still needs its answer
+        return [Act(kind="final", span=(start, start))]
     if cut and not (found and all(piece.is_closed for piece in found)):
         return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT_ERROR)]
     if not found:

@@ -45,7 +45,6 @@ class InterleavedForced(Interleaved):
         return msgspec.structs.replace(reply, acts=tuple(map(_refuse_long, reply.acts)))
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """The result of the step, and the request for the next one."""
         message = super().respond(result, hints=hints, last=last)
         return message if last else f"{message}\n{_NEXT}"
 

@@ -35,7 +35,7 @@ class MultiTurnProtocol:
     name: str = ""
     stop: tuple[str, ...] = ("</code>", "</verify>", "<result>", "<error>")
     required_capabilities: tuple[str, ...] = ()
-    continues = False
+    continues: bool = False
     max_turns: int = 10
     ideal_metrics: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
     tools: tuple[ToolSpec, ...] = ()
@@ -45,19 +45,15 @@ class MultiTurnProtocol:
     reminder_text: ClassVar[str] = ""
 
     def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
-        """The rules, then the task."""
         return (ChatMessage("system", self.system_prompt.strip()), ChatMessage("user", feedback.describe_task(view)))
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """The blocks of a completion."""
         return read_blocks(text, cut=cut, stops=self.stop, handlings=self.handlings)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """`<result>` or `<error>`, and a hint if hints are wanted."""
         return feedback.format_result(result, hints=hints)
 
     def nudge(self, reply: Reply) -> str:
-        """What to do next, after a reply that did nothing."""
         return self.reminder_text
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:

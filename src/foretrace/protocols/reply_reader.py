@@ -53,14 +53,7 @@ def _find_missing_tag(text: str, parts: Sequence[ReplyBlock], stops: tuple[str, 
 
 
 def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], handlings: Mapping[ActKind, Handling]) -> Reply:
-    """Parse a reply into acts.
-
-    Args:
-        text: The completion.
-        cut: Whether the token limit ended it; an unclosed last block is then refused.
-        stops: The protocol's stop sequences.
-        handlings: How the code of each kind of act is handled; other kinds are words.
-    """
+    """Parse a reply into acts."""
     kept, hallucinated = cut_hallucinated(text)
     cut = cut and not hallucinated
     parts = split_reply(kept)
@@ -73,11 +66,10 @@ def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], handlings: Mapp
         act = _make_act(piece, handlings, cut=cut)
         if act is None:
             continue
-        acting = bool(act.handling or act.error)
-        if acting and count == MAX_ACTS:
+        count += bool(act.handling or act.error)
+        if count > MAX_ACTS:
             acts.append(Act(kind="refused", span=piece.span, error=TOO_MANY_ERROR))
             break
-        count += acting
         acts.append(act)
     return Reply(text=kept, acts=tuple(acts), hallucinated=hallucinated)
 
@@ -91,9 +83,8 @@ def _make_act(piece: ReplyBlock, handlings: Mapping[ActKind, Handling], *, cut: 
     if handling is None:
         return Act(kind=kind, span=piece.span, text=text)
     if cut and not piece.is_closed:
-        return Act(
-            kind="refused", span=piece.span, text=text, code=piece.code if kind == "code" else "", error=CUT_ERROR
-        )
+        code = piece.code if kind == "code" else ""
+        return Act(kind="refused", span=piece.span, text=text, code=code, error=CUT_ERROR)
     if kind == "code" and not piece.code.strip():
         return Act(kind="refused", span=piece.span, text=text, error=EMPTY_ERROR)
     if kind == "verify" and handling != "check":

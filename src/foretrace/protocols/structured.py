@@ -36,7 +36,6 @@ class Structured(MultiTurnProtocol):
     tools = (TEST_TOOL, SUBMIT_TOOL)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """The result of the code, and the request to reflect on it."""
         message = super().respond(result, hints=hints, last=last)
         return message if last else f"{message}\n\n{_REFLECT}"
 
@@ -46,8 +45,7 @@ class Structured(MultiTurnProtocol):
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
         """Whether the model has reflected on code that passes, or has submitted its answer."""
-        reflects = not any(act.handling is not None or act.error is not None for act in reply.acts)
-        return is_submitted(results) or (reflects and bool(results) and not results[-1].failed)
+        return is_submitted(results) or (not reply.acting and bool(results) and not results[-1].failed)
 
 
 PLUGIN = Structured

@@ -86,26 +86,20 @@ def test_a_temperature_that_is_asked_for_is_not_left_out_in_silence() -> None:
     at(picky("temperature", "top_p"), use)
 
 
-def test_a_model_that_thinks_before_it_answers_gets_more_tokens() -> None:
+def refuse(said: str, status: int = 400, times: int = 1) -> ModelServer:
     server = ModelServer()
-    said = "Could not finish the message because max_tokens was reached. Please try again with higher max_tokens."
-    server.fault(PATH, status=400, body=json.dumps({"error": {"message": said}}))
-    found = probe("openai", server)
-    assert "max_tokens" not in found.reasons
-    assert [body["max_tokens"] for body in server.sent(PATH)][:2] == [16, 1024]
+    server.fault(PATH, status=status, body=json.dumps({"error": {"message": said}}), times=times)
+    return server
 
 
-def test_another_refusal_of_the_smallest_request_is_a_failure() -> None:
-    server = ModelServer()
-    server.fault(PATH, status=400, body='{"error": "the messages are bad"}', times=-1)
+def test_other_refusals_are_told_from_those_of_a_parameter() -> None:
+    thinks = refuse("Could not finish the message because max_tokens was reached: try again with higher max_tokens.")
+    assert "max_tokens" not in probe("openai", thinks).reasons
+    assert [body["max_tokens"] for body in thinks.sent(PATH)][:2] == [16, 1024]
+    said = "You are not allowed to request logprobs from this model."
+    found = probe("openai", refuse(said, status=403))  # which is no wrong key
+    assert not found.logprobs and said in found.reasons["logprobs"]
+    server = refuse("the messages are bad", times=-1)
     with pytest.raises(ModelError, match="the messages are bad") as caught:
         probe("openai", server)
     assert caught.value.kind == "bad_request" and len(server.sent(PATH)) == 2
-
-
-def test_logprobs_that_are_forbidden_are_no_wrong_key() -> None:
-    server = ModelServer()
-    said = "You are not allowed to request logprobs from this model."
-    server.fault(PATH, status=403, body=json.dumps({"error": {"message": said}}))
-    found = probe("openai", server)
-    assert not found.logprobs and said in found.reasons["logprobs"]

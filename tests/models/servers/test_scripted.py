@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from pathlib import Path
 
 import pytest
@@ -39,19 +38,6 @@ def test_without_a_seed_the_task_chooses() -> None:
     assert first == [said(model, chat(f"task {n}", seed=None)) for n in range(30)] and len(set(first)) > 10
 
 
-def test_the_order_of_arrival_does_not_matter() -> None:
-    model = Scripted.of(*([f"{n}a", f"{n}b"] for n in range(7)))
-    asked = [chat("x", seed=n) for n in range(40)] + [chat("x", "r", "y", seed=n) for n in range(40)]
-
-    async def all_of(order: list[int]) -> dict[int, str]:
-        found = await asyncio.gather(*(model.complete(asked[n]) for n in order))
-        return dict(zip(order, (one.text for one in found), strict=True))
-
-    order = list(range(len(asked)))
-    shuffled = random.Random(1).sample(order, len(order))
-    assert asyncio.run(all_of(order)) == asyncio.run(all_of(shuffled))
-
-
 def test_a_script_may_name_its_problem() -> None:
     scripts = [Script(turns=["for f"], match="def f("), Script(turns=["for g"], match="def g(")]
     model = Scripted("x", scripts=scripts)
@@ -83,11 +69,6 @@ def test_stops_cut_and_a_prefill_tells_the_turn() -> None:
     ]
 
 
-def test_turns_that_are_alike_are_counted_one_by_one() -> None:
-    model = Scripted.of(["again", "again", "end"])
-    assert [said(model, chat("x", prefill="again" * n)) for n in (1, 2)] == ["again", "end"]
-
-
 def test_simulated_tokens_are_bytes_and_prompts_may_be_ids() -> None:
     model = Scripted.of(["größe <call>", "end"], tokens=True)
     assert isinstance(model, TokenModel)
@@ -103,11 +84,6 @@ def test_simulated_tokens_are_bytes_and_prompts_may_be_ids() -> None:
     assert bytes(first.token_ids).decode() == first.text and first.exact == "token"
     assert len(first.logprobs) == len(first.token_ids)
     assert asyncio.run(model.probe()).token_prompts and not asyncio.run(Scripted.of(["a"]).probe()).token_prompts
-
-
-def test_a_function_may_answer() -> None:
-    model = Scripted("f", scripts=lambda request: f"you said {request.messages[-1].content}")
-    assert said(model, chat("hi")) == "you said hi"
 
 
 def test_a_file_of_scripts_from_the_command_line(tmp_path: Path) -> None:

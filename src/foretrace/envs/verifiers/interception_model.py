@@ -31,8 +31,7 @@ class _UpstreamErrors(ServerErrors):
         if status != 503 or _RELAYED.match(words):
             return super().from_status(status, body, retry_after=retry_after, location=location)
         cause = f"the model server cannot be reached ({words or f'HTTP {status}'})"
-        remedy = ("start the server, or check ", Setting("base_url"))
-        return self.make(cause, *remedy, kind="refused", retryable=True)
+        return self.make("refused", cause, "start the server, or check ", Setting("base_url"))
 
 
 class _RecordedReply(NamedTuple):
@@ -69,7 +68,7 @@ class InterceptionModel(OpenAI):
         place, url = self.http.errors, urlsplit(upstream_url)
         # Without the user name and password that an address may contain.
         host = f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else place.origin
-        self.http.errors = _UpstreamErrors(host, place.model, place.kind, place.key, place.key_variable)
+        self.http.errors = _UpstreamErrors(host, place.model, place.adapter, place.key, place.key_variable)
         self._splits_thinking = splits_thinking
         self._replies: list[_RecordedReply] = []
 

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from foretrace.clean.redact import make_redactor
 from foretrace.core.errors import ForetraceError, SandboxError, StoreError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
 from foretrace.core.report import Report
-from foretrace.core.store import TraceWriter
-from foretrace.episodes.generate.attempts import AttemptMaker, FinishedAttempt
+from foretrace.core.store import TraceStore, TraceWriter
+from foretrace.episodes.generate.attempts import AttemptMaker, FinishedAttempt, PlannedAttempt
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
-from foretrace.episodes.generate.resume import PlannedAttempt, plan_attempts
-from foretrace.episodes.generate.settings import GenerateSettings, check_settings
-from foretrace.episodes.generate.usage import RunUsage
-from foretrace.episodes.identity import Identity, describe_sampling, make_run_name
-from foretrace.episodes.requirements import require_capabilities
+from foretrace.episodes.generate.settings import GenerateSettings, Keep, check_settings
+from foretrace.episodes.identity import Identity, describe_sampling, make_key, make_run_name
+from foretrace.episodes.requirements import find_token_model, require_capabilities
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.speculation_report import SpeculationReport
 from foretrace.models.base import ChatModel
+from foretrace.models.throttle import MAX_CONCURRENCY, ThrottledModel, make_limiter
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
+_REASONS_TO_LEAVE_OUT: dict[Keep, tuple[str, ...]] = {
+    "all": (),
+    "success": ("not_success",),
+    "ideal": ("not_success", "not_ideal"),
+}
 _TICK_S = 0.25
 _MAX_GRACE_S = 60.0
 """Longest grace period of attempts in flight when the time is over."""
@@ -114,8 +119,7 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    maker = AttemptMaker(protocol, model, sandbox, settings, speculation)
-    run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None), speculation)
+    run = _Run(check_problems(problems), protocol, model, sandbox, settings, progress or (lambda _: None), speculation)
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
         run.plan(writer)
@@ -138,37 +142,48 @@ async def generate(
 
 
 def _remove_unused_folder(folder: Path) -> None:
-    """Remove a folder that has not been used."""
     with contextlib.suppress(OSError):
         (folder / ".lock").unlink()
         folder.rmdir()
 
 
+def _find_finished_keys(folder: Path) -> set[str]:
+    """Keys of the stored attempts without an error, which are those with a known success."""
+    if not (folder / "manifest.json").exists():
+        return set()
+    table = TraceStore(folder).read_columns("key", "success")
+    columns = zip(table["key"].to_pylist(), table["success"].to_pylist(), strict=True)
+    return {key for key, success in columns if success is not None}
+
+
 class _Run:
-    """One run: its attempts, who makes them, and their outcomes."""
+    """One run: its attempts, and their outcomes."""
 
     def __init__(
         self,
         problems: Sequence[Problem],
         protocol: InteractionProtocol,
         model: ChatModel,
-        maker: AttemptMaker,
+        sandbox: Sandbox,
         settings: GenerateSettings,
         progress: Callable[[RunProgress], None],
         speculation: Speculation | None,
     ) -> None:
-        self._problems, self._protocol, self._model, self._maker = problems, protocol, model, maker
+        self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
         self._settings, self._speculation = settings, speculation
-        self._speculated: SpeculationReport | None = None
         self._progress = progress
-        self._redacted: Counter[str] = Counter()
         self._meter = TokenMeter()
-        self._usage = RunUsage()
+        self._in_flight: list[TokenMeter] = []
+        """Tokens of each attempt in flight."""
+        self._measured = 0
+        """Number of finished attempts that have used any tokens."""
+        self._limiter = make_limiter(model, settings.concurrency)
+        self._throttled = ThrottledModel(model, self._limiter, self._meter)
         self.status = RunProgress(self._meter)
-        sampling = describe_sampling(settings.sampling, model)
-        identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed)
+        identity = Identity(model=model.spec, sampling=describe_sampling(settings.sampling, model), seed=settings.seed)
         self.name = make_run_name(protocol, identity, settings.episode)
         self._identity = msgspec.structs.replace(identity, run=self.name)
+        self._maker: AttemptMaker | None = None
         self.todo: deque[PlannedAttempt] = deque()
         """Attempts not started yet."""
         self._damaged_journals: list[Path] = []
@@ -180,29 +195,54 @@ class _Run:
         self._storing: set[asyncio.Task[None] | None] = set()
         """Tasks of finished attempts, which are stored and counted even if the run ends."""
         self._wake = asyncio.Event()
+        self._speculated: SpeculationReport | None = None
 
     def plan(self, writer: TraceWriter) -> None:
-        """Find out which attempts still have to be made."""
-        plan = plan_attempts(self._problems, self._protocol, self._identity, self._settings, writer)
-        self.todo = deque(plan.todo)
+        """Find out which attempts still have to be made. Those that ended in an error are made again."""
+        status, settings = self.status, self._settings
+        finished = _find_finished_keys(writer.folder)
+        left_out = {key for key, why in writer.left_out.items() if why in _REASONS_TO_LEAVE_OUT[settings.keep]}
+        for problem in self._problems:
+            for sample in range(settings.samples):
+                identity = msgspec.structs.replace(self._identity, sample=sample)
+                key = make_key(problem, self._protocol, identity, settings.episode)
+                if key in finished:
+                    status.already_done += 1
+                elif key in left_out:
+                    status.filtered += 1
+                else:
+                    self.todo.append(PlannedAttempt(problem, sample, key))
         self._damaged_journals = writer.damaged
-        self.status.already_done, self.status.filtered = plan.already_done, plan.filtered
-        self.status.asked = len(self._problems) * self._settings.samples
-        self.status.remaining = len(plan.todo)
+        status.asked = len(self._problems) * settings.samples
+        status.remaining = len(self.todo)
 
     async def prepare(self, versions: dict[str, str]) -> None:
         """Find out what the model server can do and start the sandbox, before anything is written."""
-        self.status.doing = f"asking {self._model.spec} what it can do"
-        self._progress(self.status)
+        self._show(f"asking {self._model.spec} what it can do")
         found = await self._model.probe()
         require_capabilities(self._protocol, self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
-        self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
-        self.status.doing = "starting the sandbox"
+        self._show("starting the sandbox")
+        self.status.isolation = await self._sandbox.start()
+        if self._speculation is not None:
+            await self._speculation.start(self.status.isolation)
+        settings = self._settings
+        self._maker = AttemptMaker(
+            self._protocol,
+            self._throttled,
+            self._sandbox,
+            settings,
+            msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions),
+            # If a protocol starts a new message each turn, the server's own rendering is what users of the model see.
+            find_token_model(self._model, found) if self._protocol.continues else None,
+            make_redactor(settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses),
+            self._speculation,
+        )
+
+    def _show(self, doing: str) -> None:
+        self.status.doing = doing
         self._progress(self.status)
-        await self._maker.start(found, self._identity, self._meter)
-        self.status.isolation = self._maker.isolation
 
     async def run_attempts(self, writer: TraceWriter) -> None:
         """Make the attempts of the plan; however the run ends, those that finished are sealed, and the figures of
@@ -216,8 +256,7 @@ class _Run:
             await self._run_until_done(journal)
         finally:
             ticking.cancel()
-            self.status.doing = "sealing"
-            self._progress(self.status)
+            self._show("sealing")
             await journal.close()
             writer.seal(journal.path)
             if self._speculation is not None:
@@ -241,7 +280,8 @@ class _Run:
         try:
             while self._fatal_error is None:
                 self._wake.clear()
-                while self._has_room(len(running)) and (meter := self._begin_attempt()):
+                while self._has_room(len(running)) and self._may_begin():
+                    self._in_flight.append(meter := TokenMeter())
                     task = asyncio.create_task(self._make_attempt(self.todo.popleft(), meter, journal))
                     task.add_done_callback(on_end)
                     running.add(task)
@@ -254,24 +294,24 @@ class _Run:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _has_room(self, running: int) -> bool:
-        """Whether another attempt may begin besides those that are running."""
-        most = self._maker.max_in_flight
+        """Whether another attempt may run besides those that are running; those whose code runs need no slot."""
+        most = self._settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
         return self._stopped is None and running - min(self._saving, most) < most
 
-    def _begin_attempt(self) -> TokenMeter | None:
-        """What counts the tokens of the next attempt; `None` if it may not begin."""
+    def _may_begin(self) -> bool:
+        """Whether there is another attempt for which the budget has room."""
         settings = self._settings
         turns = settings.episode.max_turns or self._protocol.max_turns
         guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # each reply is read again in all later turns
         if not self.todo:
-            return None
+            return False
         out_of_time = settings.budget.check_time(self.status.seconds)
-        reason = out_of_time or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
-        if reason is None:
-            return self._usage.start_attempt()
-        if out_of_time or not self._usage.in_flight:  # else those in flight may use less than expected
+        reason = out_of_time or settings.budget.check_tokens_and_cost(
+            self._meter, self._in_flight, self._measured, guess=guess
+        )
+        if reason and (out_of_time or not self._in_flight):  # else those in flight may use less than expected
             self._stopped = reason
-        return None
+        return reason is None
 
     def _is_out_of_time(self) -> bool:
         """Whether attempts in flight are not waited for any longer."""
@@ -280,30 +320,30 @@ class _Run:
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots, self.status.server_failure = self._maker.slots, self._maker.server_failure
-            self.status.isolation = self._maker.isolation
+            self.status.slots, self.status.server_failure = self._limiter.limit, self._throttled.failing
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
     async def _make_attempt(self, plan: PlannedAttempt, meter: TokenMeter, journal: AsyncJournal) -> None:
-        """Make an attempt, and store it."""
+        assert self._maker is not None, "prepare comes first"
         self.status.in_flight += 1
         try:
             attempt = await self._maker.make(plan, meter)
         finally:
             self.status.in_flight -= 1
-            self._usage.finish_attempt(meter)
+            self._in_flight.remove(meter)
+            self._measured += meter.total_tokens > 0
             self._wake.set()
         self._storing.add(asyncio.current_task())
         # A failure keeps its place until it is counted, since that may end the run.
-        saving = int(attempt.outcome.error is None)
+        saving = int(attempt.trace.outcome.error is None)
         self._saving += saving
         self._wake.set()
         try:
             if self._speculation is not None:  # first, so that it is there for each trace that is
-                self._speculation.store_attempt(attempt.key, kept=attempt.stored)
+                self._speculation.store_attempt(plan.key, kept=attempt.stored)
             if attempt.line is not None:
                 await journal.put(attempt.line)
         finally:
@@ -311,21 +351,14 @@ class _Run:
         self._count(attempt)
 
     def _count(self, attempt: FinishedAttempt) -> None:
-        """Count an attempt that is durable.
-
-        Raises:
-            SandboxError: the sandbox has failed too many attempts in a row.
-        """
-        self.status.retried += attempt.is_retried
+        """Count an attempt that is durable."""
         self.status.count(attempt)
-        self._redacted.update(attempt.redacted)
-        error = attempt.outcome.error
+        error = attempt.trace.outcome.error
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
         if error and self._sandbox_failures >= _MAX_SANDBOX_FAILURES:
             raise SandboxError(f"{error.message}; gave up after {_MAX_SANDBOX_FAILURES} attempts in a row")
 
     def make_report(self, error: ForetraceError | None = None) -> GenerateReport:
-        """The report of what was done, and the failure that ended the run."""
         status, meter = self.status, self._meter
         message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"
@@ -350,6 +383,6 @@ class _Run:
             seconds=round(status.seconds, 3),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
-            redacted=dict(sorted(self._redacted.items())),
+            redacted=dict(sorted(status.redacted.items())),
             speculation=self._speculated,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.core.redactions import read_redactions
 from foretrace.core.trace import Isolation
 from foretrace.episodes.generate.attempts import FinishedAttempt
 from foretrace.models.token_meter import TokenMeter
@@ -23,11 +24,9 @@ class RunCounts(msgspec.Struct, kw_only=True):
     asked: int = 0
     """Attempts requested by the command."""
     already_done: int = 0
-    """Attempts stored before."""
     filtered: int = 0
     """Attempts finished before and left out by `keep`."""
     done: int = 0
-    """Attempts of this run that ended."""
     remaining: int = 0
     """Attempts not started or not finished."""
     stored: int = 0
@@ -42,7 +41,6 @@ class RunCounts(msgspec.Struct, kw_only=True):
     retried: int = 0
     """Attempts that were started a second time after a failure of the server."""
     replies: int = 0
-    """Completions of the attempts of this run."""
     cut_replies: int = 0
     """Replies that were cut at the token limit."""
     model_s: float = 0.0
@@ -65,12 +63,12 @@ class RunProgress(RunCounts, eq=False):
     doing: str = "starting"
     isolation: Isolation | None = None
     successes: int = 0
-    """Attempts of this run that passed all tests."""
     ideal_attempts: int = 0
-    """Attempts of this run that are ideal."""
     reward_sum: float = 0.0
     """Sums over the attempts of this run without an error, like `metric_sums`."""
     metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
+    redacted: Counter[str] = msgspec.field(default_factory=Counter)
+    """Redactions in the traces of this run, by type."""
     in_flight: int = 0
     slots: int = 0
     """Most requests to the model server at a time."""
@@ -85,32 +83,33 @@ class RunProgress(RunCounts, eq=False):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run began."""
         return time.monotonic() - self.started
 
     def count(self, attempt: FinishedAttempt) -> None:
         """Count an attempt that has ended and is durable."""
-        outcome = attempt.outcome
+        trace, outcome = attempt.trace, attempt.trace.outcome
         error, metrics = outcome.error, outcome.metrics
         self.done += 1
         self.remaining -= 1
+        self.retried += attempt.is_retried
         self.stored += attempt.stored
         self.failed += attempt.line is None
-        self.model_s += attempt.model_s
-        self.tool_s += attempt.tool_s
+        self.model_s += sum(message.model_s or 0.0 for message in trace.messages)
+        self.tool_s += sum(message.tool_s or 0.0 for message in trace.messages)
         self.replies += int(metrics.get("turns", 0))
         self.cut_replies += int(metrics.get("cut_replies", 0))
+        self.redacted.update(read_redactions(trace))
         if error is not None:
-            _increment(self.errors, error.kind)
+            self.errors[error.kind] = self.errors.get(error.kind, 0) + 1
             self.examples.setdefault(error.kind, error.message)
             return
         if attempt.left_out:
-            _increment(self.left_out, attempt.left_out)
+            self.left_out[attempt.left_out] = self.left_out.get(attempt.left_out, 0) + 1
         self.successes += bool(outcome.success)
         self.ideal_attempts += bool(metrics.get("is_ideal"))
         self.reward_sum += outcome.reward or 0.0
         if outcome.integrity:
-            _increment(self.forms, outcome.integrity)
+            self.forms[outcome.integrity] = self.forms.get(outcome.integrity, 0) + 1
         for name, value in metrics.items():
             self.metric_sums[name] += value  # type: ignore[assignment]
 
@@ -132,7 +131,7 @@ class RunProgress(RunCounts, eq=False):
         """A copy of the counts, in the order of a report."""
         counts = RunCounts(**{name: getattr(self, name) for name in RunCounts.__struct_fields__})
         counts.left_out = dict(sorted(self.left_out.items()))
-        counts.errors, counts.examples = _rank(self.errors), dict(self.examples)
+        counts.errors, counts.examples = dict(Counter(self.errors).most_common()), dict(self.examples)
         counts.forms = dict(sorted(self.forms.items()))
         counts.model_s, counts.tool_s = round(self.model_s, 3), round(self.tool_s, 3)
         return counts
@@ -142,19 +141,9 @@ class RunProgress(RunCounts, eq=False):
         return total / self.judged if self.judged else None
 
     def compute_mean_metrics(self) -> dict[str, float]:
-        """The means of the metrics, by name."""
         return {name: round(total / self.judged, 4) for name, total in sorted(self.metric_sums.items())}
 
     def compute_recovery(self) -> float | None:
         """The share of successes among attempts in which something failed first; `None` without such attempts."""
         with_errors = self.metric_sums["had_errors"]
         return self.metric_sums["recovered"] / with_errors if with_errors else None
-
-
-def _increment(counts: dict[str, int], name: str) -> None:
-    counts[name] = counts.get(name, 0) + 1
-
-
-def _rank(counts: dict[str, int]) -> dict[str, int]:
-    """The counts, the largest first."""
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import Setting, UsageError
-from foretrace.episodes.generate.usage import RunUsage
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.token_meter import TokenMeter
 
@@ -30,7 +29,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Price per million completion tokens."""
 
     def compute_cost(self, meter: TokenMeter) -> float:
-        """Cost of the tokens, in the unit of `cost`."""
         return (meter.prompt_tokens * self.price_in + meter.completion_tokens * self.price_out) / 1e6
 
     def check_time(self, seconds: float) -> str | None:
@@ -39,18 +37,32 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return f"the time of {self.seconds:g} s is over"
         return None
 
-    def check_tokens_and_cost(self, usage: RunUsage, *, guess: int) -> str | None:
+    def check_tokens_and_cost(
+        self, total: TokenMeter, in_flight: Sequence[TokenMeter], finished: int, *, guess: int
+    ) -> str | None:
         """Why no more attempts may begin besides those in flight; `None` if they may. The first one always may.
 
         Args:
+            total: Tokens of all attempts.
+            in_flight: Tokens of each attempt in flight.
+            finished: Number of the others.
             guess: Most tokens that an attempt may use, which is the estimate for each until one has finished.
         """
-        if not usage.in_flight and not usage.finished_attempts:
+        if not in_flight and not finished:
             return None
-        max_price = max(self.price_in, self.price_out)
-        if self.tokens is not None and _would_exceed(self.tokens, _count_tokens, usage, guess):
+
+        def would_exceed(limit: float, measure: Callable[[TokenMeter], float], guess: float) -> bool:
+            """Whether one more attempt would probably exceed the limit. Each attempt in flight is expected to use as
+            much as the average finished one, or what it has already used if that is more."""
+            used = [measure(meter) for meter in in_flight]
+            spent = measure(total) - sum(used)
+            each = spent / finished if finished else guess
+            return spent + sum(max(each, amount) for amount in used) + each > limit
+
+        if self.tokens is not None and would_exceed(self.tokens, _count_tokens, guess):
             return f"the budget of {self.tokens:,} tokens has no room for another attempt"
-        if self.cost is not None and _would_exceed(self.cost, self.compute_cost, usage, guess * max_price / 1e6):
+        price = max(self.price_in, self.price_out)
+        if self.cost is not None and would_exceed(self.cost, self.compute_cost, guess * price / 1e6):
             return f"the budget of {self.cost:g} has no room for another attempt"
         return None
 
@@ -77,24 +89,17 @@ class GenerateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 def check_settings(settings: GenerateSettings) -> None:
-    """Check the settings.
-
-    Raises:
-        UsageError: a setting is out of range.
-    """
-    for name, value in (("samples", settings.samples), ("concurrency", settings.concurrency)):
-        if value is not None and value < 1:
-            raise UsageError(Setting(name, value), ": choose 1 or more")
+    """Refuse settings that are out of range."""
     sampling, budget = settings.sampling, settings.budget
-    if not 0 <= sampling.temperature < float("inf"):
-        raise UsageError(
-            Setting("temperature", sampling.temperature), ": choose a number that is not negative, e.g. 0.7"
-        )
-    if not 0 < sampling.top_p <= 1:
-        raise UsageError(Setting("top_p", sampling.top_p), ": choose a number above 0, 1 at most")
-    for name, count in (("max_tokens", sampling.max_tokens), ("top_k", sampling.top_k)):
+    counts = {"samples": settings.samples, "concurrency": settings.concurrency}
+    for name, count in {**counts, "max_tokens": sampling.max_tokens, "top_k": sampling.top_k}.items():
         if count is not None and count < 1:
             raise UsageError(Setting(name, count), ": choose 1 or more")
+    if not 0 <= sampling.temperature < float("inf"):
+        advice = ": choose a number that is not negative, e.g. 0.7"
+        raise UsageError(Setting("temperature", sampling.temperature), advice)
+    if not 0 < sampling.top_p <= 1:
+        raise UsageError(Setting("top_p", sampling.top_p), ": choose a number above 0, 1 at most")
     limits = {"max_tokens_total": budget.tokens, "max_time": budget.seconds, "max_cost": budget.cost}
     for name, value in {**limits, "price_in": budget.price_in, "price_out": budget.price_out}.items():
         if value is not None and not 0 <= value < float("inf"):
@@ -106,11 +111,3 @@ def check_settings(settings: GenerateSettings) -> None:
 
 def _count_tokens(meter: TokenMeter) -> float:
     return meter.total_tokens
-
-
-def _would_exceed(limit: float, measure: Callable[[TokenMeter], float], usage: RunUsage, guess: float) -> bool:
-    """Whether one more attempt would probably exceed the limit. Each attempt in flight is expected to use as much as
-    the average finished one, or what it has already used if that is more."""
-    finished = measure(usage.finished)
-    each = finished / usage.finished_attempts if usage.finished_attempts else guess
-    return finished + sum(max(each, measure(meter)) for meter in usage.in_flight) + each > limit

@@ -30,32 +30,21 @@ class NetworkConfig(msgspec.Struct, frozen=True):
 
 
 class KVCache:
-    """Keys and values of the tokens read so far, (layers, heads, tokens, head size); grows as needed."""
+    """Keys and values of the tokens read so far, (layers, heads, tokens, head size)."""
 
-    def __init__(self, shape: NetworkConfig, capacity: int = 1024) -> None:
+    def __init__(self, shape: NetworkConfig) -> None:
         self.length = 0
-        size = (shape.num_hidden_layers, shape.num_key_value_heads, capacity, shape.head_dim)
+        size = (shape.num_hidden_layers, shape.num_key_value_heads, shape.max_position_embeddings, shape.head_dim)
         self.keys = np.empty(size, np.float32)
         self.values = np.empty(size, np.float32)
 
-    def reserve(self, length: int) -> None:
-        """Make room for this many tokens in total."""
-        capacity = self.keys.shape[2]
-        if length <= capacity:
-            return
-        more = max(length, 2 * capacity) - capacity
-        wider = ((0, 0), (0, 0), (0, more), (0, 0))
-        self.keys, self.values = np.pad(self.keys, wider), np.pad(self.values, wider)
-
     def copy_chunk(self, begin: int, end: int) -> tuple[Floats, Floats]:
-        """A copy of the keys and values of a range of tokens."""
         return self.keys[:, :, begin:end].copy(), self.values[:, :, begin:end].copy()
 
     def append_chunk(self, chunk: tuple[Floats, Floats]) -> None:
         """Append keys and values that `copy_chunk` returned."""
         keys, values = chunk
         begin, end = self.length, self.length + keys.shape[2]
-        self.reserve(end)
         self.keys[:, :, begin:end], self.values[:, :, begin:end] = keys, values
         self.length = end
 
@@ -96,7 +85,6 @@ class Network:
         """Compute tokens that follow those in the cache, and append them to it; returns the logits after each, (tokens,
         vocabulary)."""
         end = cache.length + len(ids)
-        cache.reserve(end)
         x = self._embedding[np.asarray(ids)]
         for number, layer in enumerate(self._layers):
             x += self._attend(_rms_norm(x, self.config.rms_norm_eps), number, layer, cache)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from foretrace.core.completion import Sampling
 from foretrace.core.digest import digest
+from foretrace.models.completion_builder import cut_at_stop
 
 Doubles = npt.NDArray[np.float64]
 
@@ -28,7 +29,6 @@ def make_rng(prompt: Sequence[int], seed: int | None) -> random.Random:
 
 
 def sample_token(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
-    """The id of the next token."""
     if sampling.temperature <= 0 or sampling.top_k == 1:
         return int(logprobs.argmax())
     weights = np.exp((logprobs - logprobs.max()) / sampling.temperature)
@@ -56,15 +56,18 @@ class ReplyBuilder:
         self.pieces: list[str] = []
         self.text = ""
         self.stop: str | None = None
-        self._stops = [stop for stop in stops if stop]
-        self._reach = max((len(stop) for stop in self._stops), default=1) - 1
+        self._stops, self._reach = stops, max((len(stop) for stop in stops), default=0)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def add(self, token: int, logprob: float, piece: bytes) -> bool:
+    def add(self, token: int, logprob: float, data: bytes) -> bool:
         """Append a token; returns whether a stop sequence ends the reply with it."""
         self.ids.append(token)
         self.logprobs.append(logprob)
-        return self._add_piece(self._decoder.decode(piece))
+        self.pieces.append(self._decoder.decode(data))
+        begin = max(0, len(self.text) - self._reach)
+        end, self.stop = cut_at_stop(self.text[begin:] + self.pieces[-1], self._stops)
+        self.text = self.text[:begin] + end
+        return self.stop is not None
 
     def finish(self) -> None:
         """End the reply: an incomplete character becomes U+FFFD."""
@@ -72,14 +75,3 @@ class ReplyBuilder:
         if left:
             self.pieces[-1] += left
             self.text += left
-
-    def _add_piece(self, piece: str) -> bool:
-        self.pieces.append(piece)
-        begin = max(0, len(self.text) - self._reach)
-        self.text += piece
-        found = [(at, stop) for stop in self._stops if (at := self.text.find(stop, begin)) >= 0]
-        if not found:
-            return False
-        at, self.stop = min(found)
-        self.text = self.text[:at]
-        return True

@@ -15,11 +15,7 @@ SPECIAL = ("<|endoftext|>", START, END)
 
 
 class ChatTokenizer:
-    """Encodes texts and chats.
-
-    Args:
-        description: The content of a `tokenizer.json` (a byte-level BPE).
-    """
+    """Encodes texts and chats by the content of a `tokenizer.json` (a byte-level BPE)."""
 
     def __init__(self, description: str) -> None:
         self._plain: Any = Tokenizer.from_str(description)
@@ -53,11 +49,9 @@ class ChatTokenizer:
         return [*ids, *self.render_opening("assistant"), *self.encode(prefill)]
 
     def render_opening(self, role: str) -> list[int]:
-        """Ids before the text of a message."""
         return [self.start_id, *self.encode(f"{role}\n")]
 
     def render_closing(self) -> list[int]:
-        """Ids after the text of a message."""
         return [self.end_id, *self.encode("\n")]
 
 

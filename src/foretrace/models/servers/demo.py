@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, FinishReason, Request
@@ -39,9 +39,6 @@ class Demo(ClosingModel):
     Logprobs are natural-log probabilities of the network itself, which it samples from at temperature 1 without `top_p`
     and `top_k`. The same prompt, seed and sampling give the same reply, regardless of what else is running. It computes
     in its own thread, so that it does not block the event loop.
-
-    Raises:
-        UsageError: the name is not `demo-model`, or a setting is for servers only.
     """
 
     endpoint = ""
@@ -52,23 +49,18 @@ class Demo(ClosingModel):
         self.name = self.spec = NAME
         server = server or Server()
         if server.list_settings_except("context_length"):
-            raise UsageError(
-                "the demo model is part of foretrace: it takes no base URL, key, options, timeout or retries"
-            )
+            what = "base URL, key, options, timeout or retries"
+            raise UsageError(f"the demo model is part of foretrace: it takes no {what}")
         self._context_length = server.context_length
-        self._lock = threading.Lock()
-        self._parts: tuple[ChatTokenizer, Network] | None = None
         self._chunks: OrderedDict[tuple[int, ...], tuple[Floats, Floats]] = OrderedDict()
         self._thread: ThreadPoolExecutor | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.ConfiguredModel`."""
         return {} if self._context_length is None else {"context_length": self._context_length}
 
     async def probe(self) -> Capabilities:
-        """What it supports (see `base.ChatModel.probe`)."""
-        await self._run_in_thread(self._load)
+        await self._run_in_thread(load_checkpoint)
         return Capabilities(
             logprobs=True,
             token_ids=True,
@@ -80,12 +72,8 @@ class Demo(ClosingModel):
 
     @property
     def context_length(self) -> int:
-        """The most tokens of a prompt and its completion together.
-
-        Raises:
-            UsageError: the given context length is not supported.
-        """
-        _, network = self._load()
+        """The most tokens of a prompt and its completion together."""
+        _, network = load_checkpoint()
         maximum = network.config.max_position_embeddings
         if self._context_length is None:
             return maximum
@@ -94,21 +82,14 @@ class Demo(ClosingModel):
         return self._context_length
 
     async def complete(self, request: Request) -> Completion:
-        """Complete one request (see `base.ChatModel.complete`).
-
-        Raises:
-            ModelError: the prompt does not fit into the context (kind `overflow`).
-            UsageError: the prompt has unknown ids, or the sampling has options for another server.
-        """
+        """Complete one request (see `base.ChatModel.complete`)."""
         return await self._run_in_thread(lambda: self._complete(request))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text (see `base.TokenModel.tokenize`)."""
-        return self._load()[0].encode(text, special=special)
+        return load_checkpoint()[0].encode(text, special=special)
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages, up to the assistant's reply (see `base.TokenModel.render`)."""
-        return self._load()[0].render(messages)
+        return load_checkpoint()[0].render(messages)
 
     async def close(self) -> None:
         """End its thread. May be called twice."""
@@ -122,23 +103,19 @@ class Demo(ClosingModel):
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _run_single_threaded(work))
 
-    def _load(self) -> tuple[ChatTokenizer, Network]:
-        with self._lock:
-            if self._parts is None:
-                shape = msgspec.json.decode((CHECKPOINT / "config.json").read_bytes(), type=NetworkConfig)
-                network = Network(read_weights((CHECKPOINT / "model.safetensors").read_bytes()), shape)
-                self._parts = (ChatTokenizer((CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")), network)
-            return self._parts
-
     def _complete(self, request: Request) -> Completion:
         began = time.perf_counter()
-        text, network = self._load()
+        text, network = load_checkpoint()
         if unknown := [name for name, value in request.sampling.extra.items() if value is not None]:
             raise UsageError(f"the demo model has no option {unknown[0]!r}")
         if request.prompt_ids is None:
             prompt = text.render(request.messages, request.prefill)
         else:
-            prompt = _check_ids(request.prompt_ids, network.config.vocab_size)
+            prompt, size = list(request.prompt_ids), network.config.vocab_size
+            if unknown := [number for number in prompt if not 0 <= number < size]:
+                raise UsageError(f"the demo model has ids 0 to {size - 1}, not {unknown[0]}")
+        if not prompt:
+            raise UsageError("an empty prompt: give messages or ids")
         left = self.context_length - len(prompt)
         if left < 1:
             cause = f"{NAME}: the prompt has {len(prompt)} tokens, and the context {self.context_length}"
@@ -159,10 +136,10 @@ class Demo(ClosingModel):
         )
 
     def _generate(self, prompt: list[int], request: Request, max_tokens: int) -> tuple[ReplyBuilder, FinishReason]:
-        text, network = self._load()
+        text, network = load_checkpoint()
         reply = ReplyBuilder(request.stop)
         rng = make_rng(prompt, request.sampling.seed)
-        cache = KVCache(network.config, len(prompt) + min(max_tokens, CHUNK_TOKENS))
+        cache = KVCache(network.config)
         logits = self._prefill(prompt, cache)
         for left in range(max_tokens, 0, -1):
             logprobs = log_softmax(logits)
@@ -180,8 +157,8 @@ class Demo(ClosingModel):
     def _prefill(self, prompt: list[int], cache: KVCache) -> Floats:
         """Read a prompt into the cache, chunk by chunk; returns the logits of the next token, (vocabulary,). Chunks are
         cached for later prompts, except the last, whose logits are needed."""
-        _, network = self._load()
-        logits: Floats | None = None
+        _, network = load_checkpoint()
+        logits = np.empty(0, np.float32)
         for begin in range(0, len(prompt), CHUNK_TOKENS):
             end = begin + CHUNK_TOKENS
             key = tuple(prompt[:end])
@@ -194,9 +171,15 @@ class Demo(ClosingModel):
                 self._chunks[key] = cache.copy_chunk(begin, end)
                 if len(self._chunks) > _MAX_CACHED_CHUNKS:
                     self._chunks.popitem(last=False)
-        if logits is None:
-            raise UsageError("an empty prompt: give messages or ids")
         return logits
+
+
+@functools.cache
+def load_checkpoint() -> tuple[ChatTokenizer, Network]:
+    """The model's tokenizer and network."""
+    shape = msgspec.json.decode((CHECKPOINT / "config.json").read_bytes(), type=NetworkConfig)
+    network = Network(read_weights((CHECKPOINT / "model.safetensors").read_bytes()), shape)
+    return ChatTokenizer((CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")), network
 
 
 def _run_single_threaded(work: Callable[[], _T]) -> _T:
@@ -209,15 +192,6 @@ def _run_single_threaded(work: Callable[[], _T]) -> _T:
 def _find_libraries() -> Any:
     """The matrix libraries that are loaded. Cached, since finding them takes milliseconds."""
     return ThreadpoolController()
-
-
-def _check_ids(ids: Sequence[int], size: int) -> list[int]:
-    wrong = next((number for number in ids if not 0 <= number < size), None)
-    if wrong is not None:
-        raise UsageError(f"the demo model has ids 0 to {size - 1}, not {wrong}")
-    if not ids:
-        raise UsageError("an empty prompt: give messages or ids")
-    return list(ids)
 
 
 PLUGIN = Demo

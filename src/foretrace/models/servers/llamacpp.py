@@ -13,6 +13,7 @@ from foretrace.core.trace import Usage
 from foretrace.models.adapter import (
     Adapter,
     add_extra,
+    count_prompt,
     drop_repeated_think,
     ends_in_open_think,
     list_file_names,
@@ -87,12 +88,9 @@ class LlamaCpp(Adapter):
         return msgspec.structs.replace(address, base=address.base.removesuffix("/v1"))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text (see `base.TokenModel.tokenize`)."""
         return await self.retry(lambda: self._tokenize(text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages in the model's template (see `base.TokenModel.render`)."""
-
         async def once() -> list[int]:
             return await self._tokenize(await self._render_prompt(messages), special=True, begin=True)
 
@@ -111,13 +109,13 @@ class LlamaCpp(Adapter):
         else:
             ids = list(request.prompt_ids)
         builder.prompt_token_ids = tuple(ids)
-        body, tail = self._make_body(ids, request), _Tail()
+        tail = _Tail()
 
         def add(event: _Event, builder: CompletionBuilder) -> None:
             self._add_event(event, builder)
             tail.add(event)
 
-        await self.read_stream("/completion", body, _Event, builder, add)
+        await self.read_stream("/completion", self._make_body(ids, request), _Event, builder, add)
         if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.token_ids:
             await self._add_withheld_text(builder, tail)
         return builder
@@ -140,45 +138,40 @@ class LlamaCpp(Adapter):
             builder.add_text(withheld)
 
     async def probe_server(self) -> Capabilities:
-        """See `base.ChatModel.probe`."""
         props = await self.http.request_json("GET", "/props", None, _Props)
-        self._check_name(props)
+        known = {name for name in (props.model_alias, *list_file_names(props.model_path or "")) if name}
+        if known and self.name not in known:
+            raise self.unknown_model(known)
         reasons: dict[str, str] = {"reasoning_apart": "native completions come with thinking inside the text"}
-        messages = (ChatMessage("user", "Say: ok"),)
         sampling = Sampling(temperature=0.0, max_tokens=4)
         try:
-            rendered = await self.render(messages)
+            rendered = await self.render((ChatMessage("user", "Say: ok"),))
         except ModelError as error:
             why = f"the server renders no messages: {public_cause(error)}"
             return Capabilities(reasons=reasons | dict.fromkeys(("token_prompts", "continuation", "token_ids"), why))
-        longer = [*rendered, *await self.tokenize("1, 2, 3, 4,")]
-        short = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)
-        long = await self.attempt(Request(prompt_ids=tuple(longer), sampling=sampling), may_be_empty=True)
-        counts = [c.usage.prompt_tokens if c.usage else None for c in (short, long)]
-        verbatim = counts == [len(rendered), len(longer)]
-        if not verbatim:
-            why = f"prompts of {len(rendered)} and {len(longer)} ids were counted as {counts[0]} and {counts[1]}"
+        prompts = [rendered, [*rendered, *await self.tokenize("1, 2, 3, 4,")]]
+        seen = [
+            await self.attempt(Request(prompt_ids=tuple(prompt), sampling=sampling), may_be_empty=True)
+            for prompt in prompts
+        ]
+        lengths, counts = [len(prompt) for prompt in prompts], [count_prompt(each) for each in seen]
+        if counts != lengths:
+            why = f"prompts of {lengths[0]} and {lengths[1]} ids were counted as {counts[0]} and {counts[1]}"
             reasons |= {"token_prompts": why, "continuation": why}
-        ids = any(c.exact == "token" for c in (short, long))
+        ids, logprobs = any(each.exact == "token" for each in seen), any(each.logprobs for each in seen)
         if not ids:
             reasons["token_ids"] = "the replies came without the ids of all tokens"
-        logprobs = any(c.logprobs for c in (short, long))
         if not logprobs:
             reasons["logprobs"] = "the replies came without a logprob for each token"
         slot = props.default_generation_settings
         return Capabilities(
             logprobs=logprobs,
             token_ids=ids,
-            token_prompts=verbatim,
-            continuation=verbatim,
+            token_prompts=counts == lengths,
+            continuation=counts == lengths,
             context_length=slot.n_ctx if slot else None,
             reasons=reasons,
         )
-
-    def _check_name(self, props: _Props) -> None:
-        known = {name for name in (props.model_alias, *list_file_names(props.model_path or "")) if name}
-        if known and self.name not in known:
-            raise self.unknown_model(known)
 
     async def _render_prompt(self, messages: Sequence[ChatMessage]) -> str:
         body = {"messages": list_messages(messages)}

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
+from foretrace.core.completion import Capabilities, ChatMessage, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think, list_messages, list_sampling
+from foretrace.models.adapter import Adapter, add_extra, count_prompt, drop_repeated_think, list_messages, list_sampling
 from foretrace.models.address import Address, parse_address
 from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob
 from foretrace.models.server_errors import public_cause
@@ -85,7 +85,11 @@ class Ollama(Adapter):
     @property
     def settings(self) -> Mapping[str, Any]:
         """See `base.ConfiguredModel`. The context length is sent with every request, even if the user gave none."""
-        return {"context_length": self.server.context_length or _DEFAULT_CONTEXT_LENGTH} | dict(super().settings)
+        return {"context_length": self._context_length} | dict(super().settings)
+
+    @property
+    def _context_length(self) -> int:
+        return self.server.context_length or _DEFAULT_CONTEXT_LENGTH
 
     async def send(self, request: Request) -> CompletionBuilder:
         """Send one request: as chat, or as raw text if there is a prefill to continue."""
@@ -96,11 +100,7 @@ class Ollama(Adapter):
         return await self._stream("/api/chat", self._make_chat_body(request.messages, request), request)
 
     async def render_prompt(self, messages: Sequence[ChatMessage]) -> str:
-        """Messages rendered by the server with the model's template.
-
-        Raises:
-            ModelError: the server does not support rendering.
-        """
+        """Messages rendered by the server with the model's template."""
         # An older server ignores the option and completes the prompt, so only one token is requested.
         body = self._make_chat_body(messages, Request(sampling=Sampling(max_tokens=1))) | {
             "stream": False,
@@ -108,53 +108,54 @@ class Ollama(Adapter):
         }
         rendered = await self.http.request_json("POST", "/api/chat", body, _Rendered)
         if rendered.debug is None or not rendered.debug.rendered_template:
-            raise self.http.errors.bad_reply("it does not render prompts (no _debug_info)")
+            raise self.http.errors.make("bad_reply", "it does not render prompts (no _debug_info)")
         return rendered.debug.rendered_template
 
     async def probe_server(self) -> Capabilities:
-        """See `base.ChatModel.probe`."""
         await self._check_name()
         shown = await self.http.request_json("POST", "/api/show", {"model": self.name}, _ModelInfo)
-        reasons: dict[str, str] = {}
+        reasons: dict[str, str] = dict.fromkeys(("token_ids", "token_prompts"), "Ollama's interface has no token ids")
         messages = (ChatMessage("user", "Say: ok"),)
         asked = Request(messages=messages, sampling=Sampling(temperature=0.0, max_tokens=16))
         seen = await self.attempt(asked, may_be_empty=True)
         logprobs = bool(seen.logprobs) or "logprobs" in seen.extra
         if not logprobs:
             reasons["logprobs"] = "the server returned none, though they were asked for"
-        reasons["token_ids"] = reasons["token_prompts"] = "Ollama's interface has no token ids"
         apart = "thinking" in (shown.capabilities or []) or seen.reasoning is not None
         if not apart:
             reasons["reasoning_apart"] = "the model is not listed as one that thinks"
-        if missing := await self._no_continuation(messages, seen):
+        if missing := await self._no_continuation(messages, count_prompt(seen)):
             reasons["continuation"] = missing
+        trained = [
+            value
+            for name, value in (shown.model_info or {}).items()
+            if name.endswith(".context_length") and isinstance(value, int) and value > 0
+        ]
         return Capabilities(
             logprobs=logprobs,
             continuation=not missing,
             reasoning_apart=apart,
-            context_length=self._find_context_length(shown),
+            context_length=min([self._context_length, *trained]),
             reasons=reasons,
         )
 
-    async def _no_continuation(self, messages: Sequence[ChatMessage], chat: Completion) -> str:
-        """Why an assistant turn cannot be continued here; empty if it can."""
+    async def _no_continuation(self, messages: Sequence[ChatMessage], plain: int | None) -> str:
+        """Why an assistant turn cannot be continued here, whose messages have `plain` tokens; empty if it can."""
+        asked = Request(sampling=Sampling(temperature=0.0, max_tokens=1))
         try:
             prompt = await self.render_prompt(messages)
-            asked = Request(sampling=Sampling(temperature=0.0, max_tokens=1))
-            bare = await self._prompt_tokens(prompt, asked)
-            longer = await self._prompt_tokens(prompt + _PREFILL, asked)
+            counts = [
+                (await self._stream("/api/generate", self._make_raw_body(raw, asked), asked)).usage
+                for raw in (prompt, prompt + _PREFILL)
+            ]
         except ModelError as error:
             return f"a prompt of our own failed: {public_cause(error)}"
-        plain = chat.usage.prompt_tokens if chat.usage else None
+        bare, longer = (usage.prompt_tokens if usage else None for usage in counts)
         if bare is None or longer is None or plain is None:
             return "the server does not report prompt token counts, which show whether it continues a turn"
         if bare != plain or not 0 < longer - bare <= len(_PREFILL):
             return f"raw prompts are not taken as they are: {plain} tokens by chat, {bare} raw, {longer} with a prefill"
         return ""
-
-    async def _prompt_tokens(self, prompt: str, asked: Request) -> int | None:
-        builder = await self._stream("/api/generate", self._make_raw_body(prompt, asked), asked)
-        return builder.usage.prompt_tokens if builder.usage else None
 
     async def _stream(self, path: str, body: dict[str, Any], request: Request) -> CompletionBuilder:
         builder = CompletionBuilder(self.http.errors, request)
@@ -185,7 +186,7 @@ class Ollama(Adapter):
     def _make_common_body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
         options = {
-            "num_ctx": self.server.context_length or _DEFAULT_CONTEXT_LENGTH,
+            "num_ctx": self._context_length,
             "num_predict": sampling.max_tokens,
             **list_sampling(sampling),
             "seed": sampling.seed,
@@ -211,19 +212,8 @@ class Ollama(Adapter):
         if wanted in names or self.name in names:
             return
         is_cloud = self.http.address.host == self.key_host
-        remedy = (
-            "models retire: name one of those" if is_cloud else f"name one of these, or `ollama pull {self.name}` there"
-        )
-        raise self.unknown_model(names, remedy)
-
-    def _find_context_length(self, shown: _ModelInfo) -> int:
-        asked = self.server.context_length or _DEFAULT_CONTEXT_LENGTH
-        trained = [
-            value
-            for name, value in (shown.model_info or {}).items()
-            if name.endswith(".context_length") and isinstance(value, int) and value > 0
-        ]
-        return min([asked, *trained])
+        advice = f"name one of these, or `ollama pull {self.name}` there"
+        raise self.unknown_model(names, "models retire: name one of those" if is_cloud else advice)
 
 
 def _read_ollama_host() -> str:

@@ -1,13 +1,9 @@
-"""Any OpenAI-compatible server: streamed chat with logprobs, and prompts of token ids if the server accepts them.
-
-The first part has the fields that are read from its streams, including those that vLLM, SGLang and llama.cpp add. The
-last part finds out what a server supports.
-"""
+"""Any OpenAI-compatible server: streamed chat with logprobs, and prompts of token ids if the server accepts them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,13 +11,31 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, FinishReason, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, add_extra, list_file_names, list_messages
+from foretrace.models.adapter import Adapter, add_extra, count_prompt, list_file_names, list_messages
 from foretrace.models.address import Address, parse_address
 from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, cut_at_stop
 from foretrace.models.http import HttpClient
 from foretrace.models.server_errors import MIN_REPLY_TOKENS, parse_overflow, public_cause
 
-FINISH: dict[str, FinishReason] = {
+_SMALL = Request(
+    messages=(ChatMessage("user", "Say: ok"),), sampling=Sampling(temperature=0.0, max_tokens=16), logprobs=False
+)
+"""The request from which those of the probe are made."""
+_MORE_TOKENS = 1024
+"""For servers that refuse a `max_tokens` too small for a model that reasons before it answers."""
+_STOP = "</code>"
+"""A stop sequence like those of the protocols."""
+_PARAMETER = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
+_UNSUPPORTED = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
+_NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0}
+_TOKEN_IDS = "return_token_ids"
+_LLAMA_OWNER = "llamacpp"
+"""`owned_by` of a llama-server, which serves its model under any name."""
+_PREFILL = "1,2,3,4,5,6,7,8"
+_DOUBLE_PREFILL = f"{_PREFILL},{_PREFILL}"
+"""Twice the prefill and a comma: if each digit is a token, this has 2n + 1 tokens when the prefill has n."""
+_OPENAI_HOST = "api.openai.com"
+_FINISH: dict[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -29,15 +43,13 @@ FINISH: dict[str, FinishReason] = {
 }
 
 
-class Delta(msgspec.Struct, gc=False):
-    """A piece of a chat message."""
-
+class _Delta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
 
-class Logprobs(msgspec.Struct, gc=False):
+class _Logprobs(msgspec.Struct, gc=False):
     """`content` in chat; `tokens` and `token_logprobs` in text completions."""
 
     content: list[TokenLogprob] | None = None
@@ -45,13 +57,13 @@ class Logprobs(msgspec.Struct, gc=False):
     token_logprobs: list[float | None] | None = None
 
 
-class Choice(msgspec.Struct, gc=False):
+class _Choice(msgspec.Struct, gc=False):
     """One choice of an event: `delta` in chat, `text` in text completions."""
 
     index: int = 0
-    delta: Delta | None = None
+    delta: _Delta | None = None
     text: str | None = None
-    logprobs: Logprobs | None = None
+    logprobs: _Logprobs | None = None
     finish_reason: str | None = None
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
@@ -61,32 +73,28 @@ class Choice(msgspec.Struct, gc=False):
     """SGLang: the same."""
 
 
-class TokenCounts(msgspec.Struct, gc=False):
-    """Numbers of tokens."""
-
+class _TokenCounts(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
-class Event(msgspec.Struct, gc=False):
-    """One event of a stream."""
-
+class _Event(msgspec.Struct, gc=False):
     model: str | None = None
     object: str | None = None
-    choices: list[Choice] | None = None
-    usage: TokenCounts | None = None
+    choices: list[_Choice] | None = None
+    usage: _TokenCounts | None = None
     prompt_token_ids: list[int] | None = None
     error: Any = None
     message: Any = None
 
 
-class ModelMeta(msgspec.Struct):
+class _ModelMeta(msgspec.Struct):
     """An extra field of llama-server."""
 
     n_ctx: int | None = None
 
 
-class ListedModel(msgspec.Struct):
+class _ListedModel(msgspec.Struct):
     """One model of /v1/models."""
 
     id: str
@@ -94,7 +102,7 @@ class ListedModel(msgspec.Struct):
     max_model_len: int | None = None
     context_length: int | None = None
     context_window: int | None = None
-    meta: ModelMeta | None = None
+    meta: _ModelMeta | None = None
     aliases: list[str] | None = None
 
     @property
@@ -109,10 +117,8 @@ class ListedModel(msgspec.Struct):
         return own or (self.meta.n_ctx if self.meta else None)
 
 
-class ModelList(msgspec.Struct):
-    """The answer of /v1/models."""
-
-    data: list[ListedModel] | None = None
+class _ModelList(msgspec.Struct):
+    data: list[_ListedModel] | None = None
 
 
 _SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
@@ -124,11 +130,8 @@ class _Tokens(msgspec.Struct):
 
 
 async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[int]:
-    """Ids of a text.
-
-    The server always encodes the names of special tokens as those tokens. If they must stay text (`special` is false),
-    opening brackets are tokenized separately, so that text from the environment cannot end a turn.
-    """
+    """Ids of a text. The server always encodes the names of special tokens as those tokens; if they must stay text,
+    opening brackets are tokenized separately, so that text from the environment cannot end a turn."""
     if special or not _SPECIAL_TOKEN.search(text):
         return await _tokenize(http, {"prompt": text}) if text else []
     parts = [part for part in re.split(r"([<\[])", text) if part]
@@ -147,15 +150,15 @@ async def _tokenize(http: HttpClient, what: dict[str, Any]) -> list[int]:
     return (await http.request_json("POST", url, body, _Tokens)).tokens
 
 
-_OPENAI_HOST = "api.openai.com"
-
-
 class OpenAI(Adapter):
     """A model behind `/v1/chat/completions`; for prompts of ids, `/v1/completions` (see also `base.TokenModel`)."""
 
     kind = "openai"
     key_variable = "OPENAI_API_KEY"
     key_host = _OPENAI_HOST
+    neutral_sampling: Mapping[str, Any] = {}
+    """Sampling limits set to values without effect, sent if a request does not set them. The probe finds out whether
+    the server has its own limits, which no trace would record."""
 
     def find_address(self) -> Address:
         """The given base URL, with or without `/v1` at its end; else OpenAI's own."""
@@ -164,19 +167,14 @@ class OpenAI(Adapter):
         return msgspec.structs.replace(address, base=base if base.endswith("/v1") else f"{base}/v1")
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text (see `base.TokenModel.tokenize`)."""
         return await self.retry(lambda: tokenize_text(self.http, text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages in the model's template (see `base.TokenModel.render`)."""
         return await self.retry(lambda: tokenize_messages(self.http, messages))
 
     async def send(self, request: Request) -> CompletionBuilder:
         """Send one request. If prompt and reply do not fit into the context together, send it again with a lower token
-        limit.
-
-        `Completion.extra["max_tokens"]` is then that limit.
-        """
+        limit, which `Completion.extra["max_tokens"]` then tells."""
         try:
             return await self._send_once(request)
         except ModelError as error:
@@ -206,13 +204,12 @@ class OpenAI(Adapter):
         return left if MIN_REPLY_TOKENS <= left < request.sampling.max_tokens else None
 
     async def _send_once(self, request: Request) -> CompletionBuilder:
-        """Send one request: as chat, or as a text completion if the prompt is token ids."""
         if request.prompt_ids is None:
             path, body = "/chat/completions", self.make_chat_body(request)
         else:
             path, body = "/completions", self._make_text_body(request)
         builder = CompletionBuilder(self.http.errors, request, prompt_token_ids=request.prompt_ids)
-        await self.read_stream(path, body, Event, builder, self._add_event)
+        await self.read_stream(path, body, _Event, builder, self._add_event)
         if "stop" in self.refused_parameters:  # the server does not stop there
             text, stop = cut_at_stop("".join(builder.text), request.stop)
             builder.text[:] = [text + (stop or "")]
@@ -222,10 +219,136 @@ class OpenAI(Adapter):
         return builder
 
     async def probe_server(self) -> Capabilities:
-        """See `base.ChatModel.probe`."""
-        return await _find_capabilities(self)
+        listed = await self._list_models()
+        own = next((model for model in listed.values() if self.name in model.names), None)
+        llama = any(model.owned_by == _LLAMA_OWNER for model in listed.values())
+        if own is None and llama:
+            raise self.unknown_model(listed)
+        reasons: dict[str, str] = {}
+        try:
+            reply, logprobs = await self._try_chat(reasons)
+        except ModelError as error:
+            if error.kind != "not_found" or not listed:
+                raise
+            raise self.unknown_model(listed) from None
+        reasons |= {name: f"refused, so it is not sent: {cause}" for name, cause in self.refused_parameters.items()}
+        if reply.reasoning is None:
+            reasons["reasoning_apart"] = "none came in a small request"
+        if missing := await self._try_continuation(reply):
+            reasons["continuation"] = missing
+        token_prompts, token_ids = await self._try_token_ids(reasons)
+        if token_ids:
+            await self._try_chat_ids(reasons)
+        if llama or token_ids:  # llama-server has its own sampling limits, and vLLM uses those in the model's files
+            self.neutral_sampling = _NEUTRAL_SAMPLING
+        return Capabilities(
+            logprobs=logprobs,
+            token_ids=token_ids,
+            token_prompts=token_prompts,
+            continuation=not missing,
+            reasoning_apart=reply.reasoning is not None,
+            context_length=own.context if own else None,
+            reasons=reasons,
+        )
 
-    def _add_event(self, event: Event, builder: CompletionBuilder) -> None:
+    async def _list_models(self) -> dict[str, _ListedModel]:
+        try:
+            models = await self.http.request_json("GET", "/models", None, _ModelList)
+        except ModelError as error:
+            if error.kind in ("not_found", "bad_reply", "bad_request"):
+                return {}  # not every server lists its models
+            raise
+        return {model.id: model for model in models.data or ()}
+
+    async def _try_chat(self, reasons: dict[str, str]) -> tuple[Completion, bool]:
+        """A reply, and whether it came with logprobs. Parameters that the server refuses are removed one by one."""
+        asked = msgspec.structs.replace(_SMALL, logprobs=True, stop=(_STOP,))
+        while True:
+            try:
+                seen = await self.attempt(asked, may_be_empty=True)
+                break
+            except ModelError as error:
+                if error.kind != "bad_request":
+                    raise
+                asked = self._drop_refused(asked, error, reasons)
+        logprobs = bool(seen.logprobs) or "logprobs" in seen.extra
+        if asked.logprobs and not logprobs:
+            reasons["logprobs"] = "the server returned none, though they were asked for"
+        return seen, asked.logprobs and logprobs
+
+    def _drop_refused(self, asked: Request, error: ModelError, reasons: dict[str, str]) -> Request:
+        """The request without the parameter that the server refused; `refused_parameters` and `reasons` say why."""
+        cause, sampling = public_cause(error), asked.sampling
+        if "higher max_tokens" in cause and sampling.max_tokens < _MORE_TOKENS:
+            return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(sampling, max_tokens=_MORE_TOKENS))
+        named = _PARAMETER.search(cause) if _UNSUPPORTED.search(cause) else None
+        # Logprobs are what servers refuse most often, even without naming them.
+        name = (named[1] or named[2]).lower() if named else "logprobs"
+        if name in self.refused_parameters or (name == "logprobs" and not asked.logprobs):
+            raise error
+        if name == "logprobs":
+            reasons[name] = f"refused: {cause}"
+            return msgspec.structs.replace(asked, logprobs=False)
+        self.refused_parameters[name] = cause
+        return asked
+
+    async def _try_continuation(self, plain: Completion) -> str:
+        """Why an assistant turn cannot be continued; empty if it can.
+
+        A server that opens a new turn instead adds the end of the old turn and the start of a new one to the prompt.
+        The number of these extra tokens does not depend on the prefill. Let a be the prompt tokens without a prefill. A
+        prefill of n tokens gives b = a + n + extra, and `_DOUBLE_PREFILL` gives c = a + 2n + 1 + extra, so
+        extra = 2b - c - a + 1. It is negative if a template opens a think block only in new turns.
+        """
+        counts = [count_prompt(plain)]
+        for prefill in (_PREFILL, _DOUBLE_PREFILL):
+            try:
+                seen = await self.attempt(msgspec.structs.replace(_SMALL, prefill=prefill), may_be_empty=True)
+            except ModelError as error:
+                return f"refused: {public_cause(error)}"
+            if seen.text.startswith(prefill):
+                return "the server repeats the beginning in its reply"
+            counts.append(count_prompt(seen))
+        a, b, c = counts
+        if a is None or b is None or c is None:
+            return "the server does not report prompt token counts, which show whether it continues a turn"
+        if 2 * b - c - a + 1 > 0 or c <= b:
+            return f"the server opens a new turn ({a} prompt tokens bare, {b} and {c} with a beginning of n and 2n + 1)"
+        return ""
+
+    async def _try_chat_ids(self, reasons: dict[str, str]) -> None:
+        """Find out whether chat accepts `return_token_ids` too: SGLang refuses it for streamed replies."""
+        sampling = msgspec.structs.replace(_SMALL.sampling, extra={_TOKEN_IDS: True})
+        try:
+            await self.attempt(msgspec.structs.replace(_SMALL, sampling=sampling), may_be_empty=True)
+        except ModelError as error:
+            if error.kind != "bad_request":
+                raise
+            self.refused_parameters[_TOKEN_IDS] = cause = public_cause(error)
+            reasons[_TOKEN_IDS] = f"refused in chat, so it is sent with prompts of ids only: {cause}"
+
+    async def _try_token_ids(self, reasons: dict[str, str]) -> tuple[bool, bool]:
+        """Whether prompts of ids are accepted, and whether replies include ids."""
+        try:
+            prompt = await tokenize_messages(self.http, _SMALL.messages)
+            if not prompt:  # llama-server has this path, but with other fields
+                why = "its /tokenize gives no ids for messages, as vLLM's does"
+                reasons["token_prompts"] = reasons["token_ids"] = why
+                return False, False
+            prompt += await tokenize_text(self.http, _PREFILL, special=False)
+            asked = Request(prompt_ids=tuple(prompt), sampling=_SMALL.sampling)
+            seen = await self.attempt(asked, may_be_empty=True)
+        except ModelError as error:
+            why = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {public_cause(error)}"
+            reasons["token_prompts"] = reasons["token_ids"] = why
+            return False, False
+        if (counted := count_prompt(seen)) != len(prompt):
+            reasons["token_prompts"] = f"a prompt of {len(prompt)} ids was counted as {counted}"
+        if seen.exact != "token":
+            reasons["token_ids"] = "the reply came without the ids of all tokens"
+        return counted == len(prompt), seen.exact == "token"
+
+    def _add_event(self, event: _Event, builder: CompletionBuilder) -> None:
         if event.error is not None or event.object == "error":
             raise self.http.errors.from_stream(event.error or event.message)
         builder.model = event.model or builder.model
@@ -239,7 +362,7 @@ class OpenAI(Adapter):
             if choice.index == 0:
                 self._add_choice(choice, builder)
 
-    def _add_choice(self, choice: Choice, builder: CompletionBuilder) -> None:
+    def _add_choice(self, choice: _Choice, builder: CompletionBuilder) -> None:
         # Runs once per token. Most fields are absent, and cost only a comparison.
         if (delta := choice.delta) is not None:
             builder.add_text(delta.content, delta.reasoning_content or delta.reasoning)
@@ -258,17 +381,15 @@ class OpenAI(Adapter):
         if choice.finish_reason is None:
             return
         if choice.finish_reason == "content_filter":
-            remedy = "the server's filter stopped the reply: the same request will be stopped again"
-            raise self.http.errors.make("the reply was cut by a content filter", remedy, kind="filtered")
-        if choice.finish_reason not in FINISH:
-            raise self.http.errors.broken_stream(f"the reply ended with {choice.finish_reason!r}")
-        builder.finish = FINISH[choice.finish_reason]
+            raise self.http.errors.make("filtered", "the reply was cut by a content filter")
+        if choice.finish_reason not in _FINISH:
+            raise self.http.errors.make("stream", f"the reply ended with {choice.finish_reason!r}")
+        builder.finish = _FINISH[choice.finish_reason]
         matched = choice.stop_reason if isinstance(choice.stop_reason, str) else choice.matched_stop
         if builder.finish == "stop" and isinstance(matched, str) and matched in builder.request.stop:
             builder.finish, builder.stop = "stop_sequence", matched
 
     def make_chat_body(self, request: Request) -> dict[str, Any]:
-        """JSON of a request to `/chat/completions`."""
         messages = list_messages(request.messages)
         body = self._make_common_body(request) | {"messages": messages}
         if request.prefill:
@@ -311,172 +432,6 @@ class OpenAI(Adapter):
 
     def _wants_logprobs(self, request: Request) -> bool:
         return request.logprobs and (self.capabilities is None or self.capabilities.logprobs)
-
-
-_MESSAGES = (ChatMessage("user", "Say: ok"),)
-_SAMPLING = Sampling(temperature=0.0, max_tokens=16)
-_MORE_TOKENS = 1024
-"""For servers that refuse a `max_tokens` too small for a model that reasons before it answers."""
-_STOP = "</code>"
-"""A stop sequence like those of the protocols."""
-_PARAMETER = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
-_UNSUPPORTED = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
-_NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0}
-_TOKEN_IDS = "return_token_ids"
-_LLAMA_OWNER = "llamacpp"
-"""`owned_by` of a llama-server, which serves its model under any name."""
-_PREFILL = "1,2,3,4,5,6,7,8"
-_DOUBLE_PREFILL = f"{_PREFILL},{_PREFILL}"
-"""Twice the prefill and a comma: if each digit is a token, this has 2n + 1 tokens when the prefill has n."""
-
-
-async def _find_capabilities(adapter: Adapter) -> Capabilities:
-    """What the server supports, with a reason for each thing that it does not.
-
-    Raises:
-        ModelError: even the smallest request fails.
-    """
-    listed = await _list_models(adapter)
-    own = next((model for model in listed.values() if adapter.name in model.names), None)
-    llama = any(model.owned_by == _LLAMA_OWNER for model in listed.values())
-    if own is None and llama:
-        raise adapter.unknown_model(listed)
-    reasons: dict[str, str] = {}
-    try:
-        reply, logprobs = await _try_chat(adapter, reasons)
-    except ModelError as error:
-        if error.kind != "not_found" or not listed:
-            raise
-        raise adapter.unknown_model(listed) from None
-    reasons |= {name: f"refused, so it is not sent: {cause}" for name, cause in adapter.refused_parameters.items()}
-    if reply.reasoning is None:
-        reasons["reasoning_apart"] = "none came in a small request"
-    if missing := await _try_continuation(adapter, reply):
-        reasons["continuation"] = missing
-    token_prompts, token_ids = await _try_token_ids(adapter, reasons)
-    if token_ids:
-        await _try_chat_ids(adapter, reasons)
-    if llama or token_ids:  # llama-server has its own sampling limits, and vLLM uses those in the model's files
-        adapter.neutral_sampling = dict(_NEUTRAL_SAMPLING)
-    return Capabilities(
-        logprobs=logprobs,
-        token_ids=token_ids,
-        token_prompts=token_prompts,
-        continuation=not missing,
-        reasoning_apart=reply.reasoning is not None,
-        context_length=own.context if own else None,
-        reasons=reasons,
-    )
-
-
-async def _list_models(adapter: Adapter) -> dict[str, ListedModel]:
-    try:
-        models = await adapter.http.request_json("GET", "/models", None, ModelList)
-    except ModelError as error:
-        if error.kind in ("not_found", "bad_reply", "bad_request"):
-            return {}  # not every server lists its models
-        raise
-    return {model.id: model for model in models.data or ()}
-
-
-async def _try_chat(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:
-    """A reply, and whether it came with logprobs. Parameters that the server refuses are removed one after another."""
-    asked = Request(messages=_MESSAGES, sampling=_SAMPLING, stop=(_STOP,))
-    while True:
-        try:
-            seen = await adapter.attempt(asked, may_be_empty=True)
-            break
-        except ModelError as error:
-            if error.kind != "bad_request":
-                raise
-            asked = _drop_refused(adapter, asked, error, reasons)
-    if not asked.logprobs:
-        return seen, False
-    if seen.logprobs or "logprobs" in seen.extra:
-        return seen, True
-    reasons["logprobs"] = "the server returned none, though they were asked for"
-    return seen, False
-
-
-def _drop_refused(adapter: Adapter, asked: Request, error: ModelError, reasons: dict[str, str]) -> Request:
-    """The request without the parameter that the server refused; `adapter.refused_parameters` and `reasons` say why.
-
-    Raises:
-        ModelError: it refused something else.
-    """
-    cause = public_cause(error)
-    if "higher max_tokens" in cause and asked.sampling.max_tokens < _MORE_TOKENS:
-        return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(asked.sampling, max_tokens=_MORE_TOKENS))
-    named = _PARAMETER.search(cause) if _UNSUPPORTED.search(cause) else None
-    # Logprobs are what servers refuse most often, even without naming them.
-    name = (named[1] or named[2]).lower() if named else "logprobs"
-    if name in adapter.refused_parameters or (name == "logprobs" and not asked.logprobs):
-        raise error
-    if name == "logprobs":
-        reasons[name] = f"refused: {cause}"
-        return msgspec.structs.replace(asked, logprobs=False)
-    adapter.refused_parameters[name] = cause
-    return asked
-
-
-async def _try_continuation(adapter: Adapter, plain: Completion) -> str:
-    """Why an assistant turn cannot be continued; empty if it can.
-
-    A server that opens a new turn instead adds the end of the old turn and the start of a new one to the prompt. The
-    number of these extra tokens does not depend on the prefill. Let a be the prompt tokens without a prefill. A prefill
-    of n tokens gives b = a + n + extra, and `_DOUBLE_PREFILL` gives c = a + 2n + 1 + extra, so extra = 2b - c - a + 1.
-    It is negative if a template opens a think block only in new turns.
-    """
-    counts: list[int | None] = [plain.usage.prompt_tokens if plain.usage else None]
-    for prefill in (_PREFILL, _DOUBLE_PREFILL):
-        asked = Request(messages=_MESSAGES, prefill=prefill, sampling=_SAMPLING, logprobs=False)
-        try:
-            seen = await adapter.attempt(asked, may_be_empty=True)
-        except ModelError as error:
-            return f"refused: {public_cause(error)}"
-        if seen.text.startswith(prefill):
-            return "the server repeats the beginning in its reply"
-        counts.append(seen.usage.prompt_tokens if seen.usage else None)
-    a, b, c = counts
-    if a is None or b is None or c is None:
-        return "the server does not report prompt token counts, which show whether it continues a turn"
-    extra = 2 * b - c - a + 1
-    if extra > 0 or c <= b:
-        return f"the server opens a new turn ({a} prompt tokens bare, {b} and {c} with a beginning of n and 2n + 1)"
-    return ""
-
-
-async def _try_chat_ids(adapter: Adapter, reasons: dict[str, str]) -> None:
-    """Find out whether chat accepts `return_token_ids` too: SGLang refuses it for streamed replies."""
-    sampling = msgspec.structs.replace(_SAMPLING, extra={_TOKEN_IDS: True})
-    try:
-        await adapter.attempt(Request(messages=_MESSAGES, sampling=sampling, logprobs=False), may_be_empty=True)
-    except ModelError as error:
-        if error.kind != "bad_request":
-            raise
-        adapter.refused_parameters[_TOKEN_IDS] = cause = public_cause(error)
-        reasons[_TOKEN_IDS] = f"refused in chat, so it is sent with prompts of ids only: {cause}"
-
-
-async def _try_token_ids(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool]:
-    """Whether prompts of ids are accepted, and whether replies include ids."""
-    try:
-        prompt = tuple(await tokenize_messages(adapter.http, _MESSAGES))
-        if not prompt:  # llama-server has this path, but with other fields
-            reasons["token_prompts"] = reasons["token_ids"] = "its /tokenize gives no ids for messages, as vLLM's does"
-            return False, False
-        prompt += tuple(await tokenize_text(adapter.http, _PREFILL, special=False))
-        seen = await adapter.attempt(Request(prompt_ids=prompt, sampling=_SAMPLING), may_be_empty=True)
-    except ModelError as error:
-        reason = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {public_cause(error)}"
-        reasons["token_prompts"] = reasons["token_ids"] = reason
-        return False, False
-    counted = seen.usage.prompt_tokens if seen.usage else None
-    if counted != len(prompt):
-        reasons["token_prompts"] = f"a prompt of {len(prompt)} ids was counted as {counted}"
-    if seen.exact != "token":
-        reasons["token_ids"] = "the reply came without the ids of all tokens"
-    return counted == len(prompt), seen.exact == "token"
 
 
 PLUGIN = OpenAI

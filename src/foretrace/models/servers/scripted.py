@@ -76,11 +76,9 @@ class Scripted(ClosingModel):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.ConfiguredModel`."""
         return {"options": {"tokens": "bytes"}} if self._tokens else {}
 
     async def probe(self) -> Capabilities:
-        """See `base.ChatModel.probe`."""
         why = "a script has no tokens: give the option tokens=bytes to simulate them"
         names = ("logprobs", "token_ids", "token_prompts")
         return Capabilities(
@@ -116,7 +114,6 @@ class Scripted(ClosingModel):
         return self._make_completion(request, turns[min(number, len(turns) - 1)])
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """The bytes of a text."""
         return list(text.encode())
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
@@ -155,11 +152,7 @@ class Scripted(ClosingModel):
 
 
 def read_scripts(path: Path) -> list[Script]:
-    """Scripts of a JSONL file, one episode per line: a list of texts, `{"text": ...}` for one turn, or a `Script`.
-
-    Raises:
-        UsageError: the file cannot be read, or a line is none of these; the message names the line.
-    """
+    """Scripts of a JSONL file, one episode per line: a list of texts, `{"text": ...}` for one turn, or a `Script`."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
