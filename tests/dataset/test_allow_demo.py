@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dataset.little import attempt, corpus, tree
+from dataset.little import corpus, tree
 from foretrace.core.errors import PushError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
@@ -63,34 +62,12 @@ SERVED = [
 ]
 
 
-def test_a_served_one_is_counted_and_never_pushed(tmp_path: Path, honest: Path) -> None:
-    traces = [attempt(f"x/{n}", random.Random(n), name=f"x{n}", task=f"x{n}", group="x") for n in range(len(SERVED))]
-    write_traces([by_the_demo_model(t, model) for t, model in zip(traces, SERVED, strict=True)], honest)
-    manifest = build([honest], tmp_path / "out", ALLOWED).manifest
-    assert manifest["counts"]["traces_of_demo_model"] == len(SERVED)
-    with pytest.raises(PushError, match="never pushed"):
-        push(tmp_path / "out", "org", dry_run=True)
-
-
 OTHERS = [None, "", "demo", "openai:demo-model-2", "openai:demo-model/other", "my-demo-model"]
 
 
 @pytest.mark.parametrize(("model", "is_demo"), [*((m, True) for m in SERVED), *((m, False) for m in OTHERS)])
 def test_a_server_does_not_hide_it_and_others_are_not_taken_for_it(model: str | None, is_demo: bool) -> None:
     assert is_demo_model(model) == is_demo
-
-
-def test_each_folder_that_holds_some_is_named(tmp_path: Path, mixed: Path) -> None:
-    other = by_the_demo_model(attempt("x/0", random.Random(0), name="x", task="x", group="x"))
-    write_traces([other], tmp_path / "other")
-    with pytest.raises(UsageError, match=r"mixed: 6 of 36 traces, .*other: 1 of 1 traces come"):
-        build([mixed, tmp_path / "other"], tmp_path / "out")
-
-
-def test_a_trace_that_two_folders_hold_counts_once(tmp_path: Path, mixed: Path) -> None:
-    write_traces(map(by_the_demo_model, corpus(12)[:6]), tmp_path / "again")
-    counts = build([mixed, tmp_path / "again"], tmp_path / "out", ALLOWED).manifest["counts"]
-    assert (counts["traces_of_demo_model"], counts["traces"], counts["traces_in_two_inputs"]) == (6, 36, 6)
 
 
 def test_without_any_nothing_is_refused_or_marked(tmp_path: Path, honest: Path) -> None:

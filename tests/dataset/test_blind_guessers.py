@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -68,13 +64,6 @@ def corpus(seed: int, *, groups: int = 400, change: Change | None = None, most: 
     return pairs
 
 
-def mirrored(seed: int, *, groups: int, change: Change | None = None) -> list[Pair]:
-    """Each pair of `corpus` and, in the same group, its mirror: every string is as often chosen as rejected."""
-    pairs = corpus(seed, groups=groups, change=change, most=1)
-    reverse = [Pair("", f"{pair.id} mirrored", pair.group, pair.rejected, pair.chosen) for pair in pairs]
-    return pairs + reverse
-
-
 @lru_cache(maxsize=64)
 def found(seed: int, groups: int = 400, change: Change | None = None, most: int = 2) -> dict[str, Gate]:
     pairs = corpus(seed, groups=groups, change=change, most=most)
@@ -92,20 +81,8 @@ def spaced(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
     return chosen, json.dumps(json.loads(rejected))
 
 
-def extra_key(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
-    return chosen, compact({**json.loads(rejected), "reason": rng.choice(WORDS)})
-
-
-def no_tool(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
-    return chosen, compact({key: value for key, value in json.loads(rejected).items() if key != "tool"})
-
-
 def newline(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
     return chosen, rejected + "\n"
-
-
-def other_order(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
-    return chosen, compact(dict(reversed(json.loads(rejected).items())))
 
 
 def marker(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
@@ -122,23 +99,10 @@ def other_words(rng: random.Random, chosen: str, rejected: str) -> tuple[str, st
     )
 
 
-def subtly_longer(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
-    """The rejected one is the longer one in 69 pairs of 100."""
-    shorter, longer = sorted((chosen, rejected), key=len)
-    return (shorter, longer) if rng.random() < 0.69 else (longer, shorter)
-
-
-def in_some(change: Change, share: float) -> Change:
-    def some(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
-        return change(rng, chosen, rejected) if rng.random() < share else (chosen, rejected)
-
-    return some
-
-
 PLANTED: list[tuple[Change, str]] = [(wordy, "length"), (newline, "format"), (marker, "completion")]
 OTHERS: list[tuple[Change, str]] = [
-    *((change, "format") for change in (spaced, extra_key, no_tool)),
-    *((change, "completion") for change in (other_order, other_words)),
+    (spaced, "format"),
+    (other_words, "completion"),
 ]
 
 
@@ -149,21 +113,6 @@ def test_a_planted_shortcut_is_caught(change: Change, guesser: str):
     caught = found(0, change=change)[guesser]
     assert caught.verdict == "removed", caught.detail
     assert 0.55 < caught.figure["low"] <= caught.figure["accuracy"] <= caught.figure["high"] <= 1
-
-
-def test_a_shortcut_that_shows_only_in_the_characters_is_not_put_down_to_length():
-    assert found(0, change=other_words)["length"].verdict != "removed"
-
-
-SUBTLE = [(in_some(newline, 0.38), "format"), (in_some(marker, 0.38), "completion"), (subtly_longer, "length")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("change", "guesser"), SUBTLE, ids=[guesser for _, guesser in SUBTLE])
-def test_a_trick_that_works_in_two_pairs_of_three_is_caught(change: Change, guesser: str):
-    """Planted in 38 of 100 rejected ones, a trick decides those and half of the rest: .69 at best."""
-    caught = [found(seed, 600, change)[guesser] for seed in range(3)]
-    assert [gate.verdict for gate in caught].count("removed") >= 2, [gate.detail for gate in caught]
 
 
 @pytest.mark.slow
@@ -190,39 +139,6 @@ def test_a_blatant_shortcut_fails_with_fewer_pairs_than_a_clean_family_needs_to_
     assert found(0, 60, None, 1)["format"].verdict == "undecided"
     gates, removed = make_statistical_gates({"sibling": corpus(0, groups=60, change=newline, most=1)}, 0)
     assert removed == ["sibling"] and {gate.verdict for gate in gates} == {"removed"}
-
-
-def test_mirrored_pairs_come_out_at_one_half_however_different_their_strings_are():
-    for change in (None, spaced, marker, wordy):
-        for gate in measure_shortcuts({"argument": mirrored(0, groups=200, change=change)}, 0):
-            assert (gate.figure["accuracy"], gate.verdict) == (0.5, "pass"), gate.detail
-
-
-def test_the_figures_do_not_depend_on_the_order_of_pairs_or_families():
-    pairs = {"sibling": corpus(1, groups=150), "argument": corpus(2, groups=150, change=in_some(spaced, 0.4))}
-    mixed = {name: random.Random(5).sample(family, len(family)) for name, family in reversed(pairs.items())}
-    first = measure_shortcuts(pairs, 0)
-    assert measure_shortcuts(mixed, 0) == first
-    names = [f"shortcut/{family}/{guesser}" for family in ("argument", "sibling") for guesser in GUESSERS]
-    assert [gate.name for gate in first] == names
-
-
-@pytest.mark.slow
-def test_the_figures_are_the_same_in_another_process_with_another_hash_seed():
-    code = (
-        "import msgspec, sys; from foretrace.dataset.statistical_gates import Pair, measure_shortcuts;"
-        "pairs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Pair]);"
-        "sys.stdout.buffer.write(msgspec.json.encode(measure_shortcuts({'f': pairs}, 3)))"
-    )
-    pairs = corpus(1, groups=150, change=in_some(extra_key, 0.4))
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        input=msgspec.json.encode(pairs),
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": "77"},
-    )
-    assert msgspec.json.decode(run.stdout, type=list[Gate]) == measure_shortcuts({"f": pairs}, 3)
 
 
 def test_nothing_to_measure_gives_no_figures():

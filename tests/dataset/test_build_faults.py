@@ -21,7 +21,6 @@ from foretrace.api.datasets import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, StoreError, UsageError
 from foretrace.core.store import TraceWriter, write_traces
-from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
 
 
@@ -127,14 +126,6 @@ def test_a_traces_folder_is_never_overwritten(tmp_path: Path) -> None:
         build(tmp_path / "d" / "t", out=tmp_path / "d", overwrite=True)
 
 
-def test_an_empty_folder_is_as_good_as_none_and_a_file_is_no_parent(small: Path, tmp_path: Path) -> None:
-    (tmp_path / "d").mkdir()
-    build(small, out=tmp_path / "d", statistical_gates=False)
-    assert (tmp_path / "d" / "manifest.json").is_file()
-    with pytest.raises(StoreError, match="cannot write"):
-        build(small, out=tmp_path / "d" / "manifest.json" / "d")
-
-
 def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) -> None:
     """While one builds, and the first goes on as if nothing was."""
     refused: list[str] = []
@@ -153,19 +144,27 @@ def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) 
 # --- what cannot be built ---
 
 
-def test_no_traces_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="at least one traces folder"):
-        build([], out=tmp_path / "d")
-    with pytest.raises(StoreError, match="no such folder"):
-        build(tmp_path / "t", out=tmp_path / "d")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_without_traces(tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "t") as writer:
+def test_folders_that_cannot_be_built(small: Path, tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "none") as writer:
         writer.checkpoint()
-    with pytest.raises(BuildError, match="holds no traces"):
-        build(tmp_path / "t", out=tmp_path / "d")
+    with TraceWriter(tmp_path / "three", shards=3) as writer:
+        writer.add(corpus(1)[0])
+        writer.checkpoint()
+    damaged = shutil.copytree(small, tmp_path / "damaged")
+    segment = next(damaged.glob("shard-*/*.parquet"))
+    segment.write_bytes(segment.read_bytes()[:-200])
+    before = tree(tmp_path)
+    refused: list[tuple[list[Path], str]] = [
+        ([], "at least one traces folder"),
+        ([tmp_path / "missing"], "no such folder"),
+        ([tmp_path / "none"], "holds no traces"),
+        ([small, tmp_path / "three"], "one number of shards"),
+        ([damaged], "damaged"),
+    ]
+    for folders, why in refused:
+        with pytest.raises((BuildError, StoreError, UsageError), match=why):
+            build(folders, out=tmp_path / "d")
+    assert tree(tmp_path) == before
 
 
 def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,23 +173,6 @@ def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.Cap
     told = capsys.readouterr().err
     assert "no row could be made from 3 traces (3 failed)" in told
     assert "attempt_not_wanted" in told and "all takes all" in told and told.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["t"]
-
-
-def test_folders_of_another_number_of_shards(small: Path, tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "t", shards=3) as writer:
-        writer.add(corpus(1)[0])
-        writer.checkpoint()
-    with pytest.raises(UsageError, match="one number of shards"):
-        build([small, tmp_path / "t"], out=tmp_path / "d")
-
-
-def test_a_damaged_segment_is_one_clear_error(tmp_path: Path) -> None:
-    write_traces(corpus(2), tmp_path / "t")
-    segment = next((tmp_path / "t").glob("shard-*/*.parquet"))
-    segment.write_bytes(segment.read_bytes()[:-200])
-    with pytest.raises(StoreError, match="damaged"):
-        build(tmp_path / "t", out=tmp_path / "d")
     assert [p.name for p in tmp_path.iterdir()] == ["t"]
 
 
@@ -218,15 +200,6 @@ def test_odd_arguments_cost_their_own_step_at_most(tmp_path: Path, arguments: st
     assert all(json.loads(r["completion"][0]["content"])["action"] for r in mine)
     row = next(r for r in rows(tmp_path / "d", "trajectories") if r["key"] == "a")
     assert row["messages"][1]["tool_calls"][0]["function"]["name"] == "go"
-
-
-def test_odd_tools_are_written_as_json(tmp_path: Path) -> None:
-    tools = (ToolSpec(name='a"b', description="\n", parameters="nope"), ToolSpec(name="c", parameters='{"x": 1}'))
-    write_traces([trace("a", user("x"), runs("ls"), seen("y"), says("z"), tools=tools)], tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d")
-    shown = [tool["function"] for tool in next(rows(tmp_path / "d", "trajectories"))["tools"]]
-    empty = {"type": "object", "properties": {}}
-    assert [(t["name"], t["parameters"]) for t in shown] == [('a"b', empty), ("c", empty | {"x": 1})]
 
 
 # --- what stops a build ---

@@ -11,10 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dataset.little import CONFIGS, corpus, files
-from foretrace.api.datasets import build
+from dataset.little import CONFIGS, files
 from foretrace.core.files import compute_sha256
-from foretrace.core.store import write_traces
 from foretrace.dataset.card import make_card, make_evaluation, make_hub_card
 from foretrace.dataset.recipes.base import load_recipes
 
@@ -90,15 +88,6 @@ def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:
     assert "foretrace" in front["tags"]
 
 
-def test_one_known_license_is_named_and_others_are_told(tmp_path: Path, text: str, manifest: dict[str, Any]) -> None:
-    write_traces(corpus(2), tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d")
-    own = (tmp_path / "d" / "README.md").read_text().split("---\n")[1]
-    assert named(yaml.safe_load(own)["license"]) == ["mit"]
-    for license, count in manifest["licenses"].items():
-        assert f"- license {license}: {count} traces" in text
-
-
 def test_every_gate_stands_in_the_card_with_its_figures(text: str, manifest: dict[str, Any]) -> None:
     assert len(manifest["gates"]) > 12
     for gate in manifest["gates"]:
@@ -155,13 +144,6 @@ def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, 
     ):
         text = make_card(manifest | {"licenses": licenses, "configs": {}}, ALL_CONFIGS)
         assert named(yaml.safe_load(text.split("---\n")[1])["license"]) == keys
-
-
-def test_settings_without_a_value_say_what_they_mean(text: str) -> None:
-    settings = next(line for line in text.splitlines() if line.startswith("Settings: "))
-    shown = dict(part.split(" ", 1) for part in settings.removeprefix("Settings: ").rstrip(".").split(", "))
-    assert [shown[name] for name in ("recipes", "license_allow")] == ["all", "all"]
-    assert [shown[name] for name in ("license_deny", "decontaminate")] == ["none"] * 2
 
 
 def test_card_warns_of_traces_that_were_not_looked_through(manifest: dict[str, Any]) -> None:

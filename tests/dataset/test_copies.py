@@ -15,7 +15,7 @@ from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.filters.base import Decision, sort_examined
-from foretrace.dataset.filters.copies import CopyFilter, make_copies_gate, read_statement
+from foretrace.dataset.filters.copies import CopyFilter, read_statement
 from foretrace.dataset.trace_filters import examine_trace, select_traces
 
 _ISSUE = (
@@ -153,10 +153,3 @@ def test_the_gate_fails_where_copies_stand_in_two_splits(tmp_path: Path, monkeyp
     with pytest.raises(GateError, match=r"copies_disjoint \(clusters \d, parted [1-9].*\), e.g. copy_"):
         build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
     assert not (tmp_path / "d").exists()
-
-
-def test_the_gate_names_the_traces_of_a_parted_cluster() -> None:
-    keys = {"train": {"a", "c"}, "validation": set[str](), "test": {"b"}}
-    gate = make_copies_gate([("a", "b"), ("a", "c")], keys)
-    assert (gate.verdict, gate.figure["parted"], gate.rows) == ("fail", 1, ("a and b",))
-    assert make_copies_gate([("a", "c")], keys).verdict == "pass"

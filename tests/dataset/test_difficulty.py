@@ -41,7 +41,7 @@ def make_pairs(rng: random.Random, groups: int, *, planted: bool) -> list[Shallo
 def measured(*, planted: bool, seed: int = 0, groups: int = 120) -> dict[str, Any]:
     rng = random.Random(seed)
     pairs: Pairs = {f"{split}/f": make_pairs(rng, groups, planted=planted) for split in ("train", "test")}
-    return measure_difficulty(pairs)["f"]
+    return measure_difficulty(pairs, ["f"])["f"]
 
 
 def test_what_the_last_turn_gives_away_is_easy() -> None:
@@ -87,7 +87,7 @@ def test_too_little_is_not_known_and_said() -> None:
     rng = random.Random(0)
     for train, test in ((4, 40), (40, 0)):
         pairs: Pairs = {"train/f": make_pairs(rng, train, planted=True), "test/f": make_pairs(rng, test, planted=True)}
-        found = measure_difficulty(pairs)["f"]
+        found = measure_difficulty(pairs, ["f"])["f"]
         assert (found["accuracy"], found["low"], found["high"]) == (None, None, None)
     assert describe_difficulty({"accuracy": None, "train": 80, "test": 0, "groups": 0}) == (
         "not known: 80 train pairs, 0 test pairs in 0 groups"

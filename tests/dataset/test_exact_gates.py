@@ -18,7 +18,7 @@ from foretrace.core.store import write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
 from foretrace.dataset import plan
-from foretrace.dataset.exact_gates import check_shards, replace_ending
+from foretrace.dataset.exact_gates import check_shards
 from foretrace.dataset.parquet import write_selected
 from foretrace.dataset.prompts import Prompts
 from foretrace.dataset.recipes import mirrored_pairs
@@ -71,9 +71,7 @@ def fails(
 
 
 def first_file(folder: Path, config: str, split: str = "train") -> Path:
-    """A file of candidates beside the dataset that is being built, or of that."""
-    beside = folder.with_name(folder.name.replace("dataset", "candidates"))
-    return [*files(beside, config, split), *files(folder, config, split)][0]
+    return [*files(folder, config, "candidates"), *files(folder, config, split)][0]
 
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:
@@ -117,17 +115,11 @@ def tell_outcome(self: Prompts, trace: Any) -> None:
         self._head = self._head._replace(task=[self._head.task[0] + " ", *self._head.task[1:]])
 
 
-def tell_length(self: Prompts, trace: Any) -> None:
-    told = f"{self._head.system.content}\n{len(trace.messages)} messages"
-    self._head = self._head._replace(system=ChatText("system", told))
-
-
 RENDERERS: dict[str, Callable[[Any], None]] = {
     "reads the next message": change_prompts(
         lambda self, i, prompt: [*prompt, ChatText("user", self._messages[i].content[:3] or "(a call)")]
     ),
     "knows the outcome": change_head(tell_outcome),
-    "knows how long the trace is": change_head(tell_length),
 }
 
 
@@ -283,35 +275,3 @@ def test_traces_that_change_during_the_build(tmp_path: Path, how: str) -> None:
     with pytest.raises(BuildError, match=r"inputs_unchanged|came while building"):
         build(tmp_path / "t", out=tmp_path / "d", progress=progress)
     assert not (tmp_path / "d").exists()
-
-
-def test_tampering_keeps_what_was_before_and_nothing_else() -> None:
-    """What the causality gate renders again has the messages before the step, and another ending and outcome."""
-    one = corpus(1)[0]
-    other = replace_ending(one, 4)
-    assert other.messages[:4] == one.messages[:4] and len(other.messages) == 5
-    assert other.messages[4] != one.messages[4] and other.outcome.success != one.outcome.success
-
-
-CLIPPED = "\n[9 characters left out]\n"
-LOG = "".join(f"\n[INFO] line {n} of the log\n[7 characters left out]" for n in range(4000))
-
-
-LIKE_OURS = [
-    *("[some earlier messages left out]", "[3 earlier messages left out]", "[1 earlier message left out]"),
-    *(LOG, "\n[9 characters left out]\n", *(CLIPPED[n:] * 400 for n in range(0, 25, 3))),
-]
-
-
-def test_history_that_looks_like_our_marks_passes(tmp_path: Path) -> None:
-    """What a tool printed may look like a mark of ours: no reason to fail the build."""
-    made = []
-    for place, text in enumerate(LIKE_OURS):
-        short = [runs("cat log"), seen(text), runs("ls"), seen("y"), says("done")]
-        pairs = [(runs(f"cat {n}"), seen(text), runs(f"cat {n} {'x' * 900}"), seen("y" * 900)) for n in range(12)]
-        long = [seen(text), *(message for each in pairs for message in each), says("done")]
-        made.append(trace(f"a{place}", user(f"x{place}"), *short, task=f"a{place}"))
-        made.append(trace(f"b{place}", user(f"x{place}"), *long, task=f"b{place}"))
-    write_traces(made, tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=1024, statistical_gates=False)
-    assert {g["verdict"] for g in report.manifest["gates"] if g["name"] != "shortcut"} == {"pass"}

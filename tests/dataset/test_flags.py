@@ -52,11 +52,6 @@ def test_successes_with_a_cheat_are_left_out_and_counted() -> None:
     assert said["rules"] == {"history.read": 1}
 
 
-def test_they_are_kept_where_that_is_asked_for() -> None:
-    left_out, said = decide(attempt(1, cheats=True), keep=True)
-    assert left_out == {} and said["flagged"] == 1 and "1 successes are kept" in said["notes"][0]
-
-
 @pytest.mark.parametrize("success", [False, None])
 def test_what_is_no_success_stays(success: bool | None) -> None:
     left_out, said = decide(attempt(1, cheats=True, success=success))

@@ -16,7 +16,7 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import BuildError, UsageError
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace
-from foretrace.dataset.prompts import KEPT_SHARE, ByteCounter, HistoryWindow, PromptRenderer, Prompts
+from foretrace.dataset.prompts import ByteCounter, HistoryWindow, PromptRenderer, Prompts
 from foretrace.dataset.settings import Window
 
 ROOM = 100
@@ -47,15 +47,6 @@ def test_what_is_shown_fits_and_begins_with_the_agent(window: Window, turns: Tur
         assert start == 0 or turns[start][0] == "assistant" or "assistant" not in dict(turns[start:end])
 
 
-@given(windows, any_turns, st.randoms(use_true_random=False))
-def test_the_cut_follows_from_the_past_alone(window: Window, turns: Turns, rng: Any) -> None:
-    """A window that was never told what comes gives the same start, and so does any order of asking."""
-    made = make(window, turns)
-    starts = {end: make(window, turns[:end]).find_start(end) for end in range(len(turns) + 1)}
-    for end in rng.sample(sorted(starts), len(starts)):
-        assert made.find_start(end) == starts[end]
-
-
 @given(any_turns)
 def test_a_block_stays_until_there_is_no_room(turns: Turns) -> None:
     made = make("blocks", turns)
@@ -64,16 +55,6 @@ def test_a_block_stays_until_there_is_no_room(turns: Turns) -> None:
         assert after >= start
         if start == 0 or turns[start][0] == "assistant":
             assert (after == start) == (made.count_tokens(start, later) <= ROOM)
-
-
-@given(st.lists(st.integers(1, 5), min_size=40, max_size=80))
-def test_cuts_are_far_apart_where_steps_are_small(sizes: list[int]) -> None:
-    """A step has at most 10 tokens of 100, and a cut leaves half of them: so five steps or more lie between two."""
-    made = make("blocks", [("assistant" if at % 2 == 0 else "user", size) for at, size in enumerate(sizes)])
-    starts = [made.find_start(end) for end in range(0, len(sizes), 2)]
-    cuts = [at for at, (one, other) in enumerate(pairwise(starts), 1) if one != other]
-    assert all(later - cut >= (1 - KEPT_SHARE) * ROOM / 10 for cut, later in pairwise(cuts))
-    assert all(made.count_tokens(starts[cut], 2 * cut) <= KEPT_SHARE * ROOM for cut in cuts)
 
 
 def test_a_turn_longer_than_half_of_the_room_is_shown_with_its_call() -> None:

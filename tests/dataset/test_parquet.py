@@ -90,9 +90,8 @@ def test_rows_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, v
     assert found == {r.key: plain(r.values) for r in given}
     again = {}
     for group in read_groups(path, CONFIG):
-        assert digest_prompts(group.open("prompt")) == [digest_prompt(prompt) for prompt in group.messages["prompt"]]
-        columns = {**group.values, **group.messages}
-        for row in zip(*(columns[c] for c in COLUMNS), strict=True):
+        assert digest_prompts(group.open("prompt")) == [digest_prompt(prompt) for prompt in group.read("prompt")]
+        for row in zip(*map(group.read, COLUMNS), strict=True):
             again[row[list(COLUMNS).index("key")]] = dict(zip(COLUMNS, row, strict=True))
     assert again == {r.key: r.values for r in given}
 
@@ -153,21 +152,6 @@ def test_a_text_of_many_rows_is_stored_once(tmp_path: Path) -> None:
     one = write(tmp_path / "one.parquet", given[:1]).stat().st_size
     assert size < 1.1 * one + 20_000
     assert {r["prompt"][0]["content"] for r in pq.read_table(tmp_path / "many.parquet").to_pylist()} == {text}
-
-
-def test_a_window_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "WINDOW_BYTES", 1000)
-    given = sample(30)
-    for row in given:
-        row.values["prompt"] = [ChatText("user", f"{row.key} {'x' * 300}")]
-    path = write(tmp_path / "a.parquet", given)
-    assert pq.ParquetFile(path).num_row_groups > 4
-    assert sorted(pq.read_table(path)["key"].to_pylist()) == sorted(r.key for r in given)
-
-
-def test_no_row_makes_no_file(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path / "a.parquet", CONFIG, 0)
-    assert writer.close() == 0 and not list(tmp_path.iterdir())
 
 
 def test_a_file_that_two_jobs_write_at_one_time_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset.history import History
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
-from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
 from foretrace.dataset.prompt_texts import (
@@ -25,7 +23,10 @@ from foretrace.dataset.prompt_texts import (
     JOIN,
     escape_tags,
     has_target,
+    make_cut_mark,
     make_message_text,
+    make_omission_mark,
+    make_shown_text,
     make_target_text,
 )
 from foretrace.dataset.prompts import (
@@ -41,7 +42,6 @@ from foretrace.dataset.settings import Window
 
 MOST = 1024
 """The smallest limit that a build takes."""
-LEFT_OUT = re.compile(r"\[(\d+) earlier messages? left out\]")
 
 
 def unescape_tags(text: str) -> str:
@@ -147,18 +147,33 @@ def check_prompts(one: Trace, counter: Any, most: int, window: Window) -> None:
     """Within the limit, one system message, turns that alternate, and all of the history but a marked stretch behind
     the task."""
     made = prompts(one, counter, most, window)
-    _, first = beginning(one)
-    history = History(one.messages)
+    start, first = beginning(one)
     for step in steps(one):
         prompt = made.render(step)
         assert made.has_room(step)
         assert sum(counter.count(m.content) + 4 for m in prompt) <= most
         assert [m.role for m in prompt] == ["system", "user", *["assistant", "user"] * (len(prompt) // 2 - 1)]
         assert prompt[0].content.startswith(make_instruction("call"))
-        assert history.is_shown_by(prompt, step)
-        if step > first:
-            shown = made.find_first_shown(step)
-            assert shown < step and (shown == first or LEFT_OUT.search(prompt[1].content))
+        shown = made.find_first_shown(step)
+        assert shown <= max(step - 1, first)
+        mark = [make_omission_mark(shown - first)] * (shown > first)
+        held = JOIN.join(message.content for message in prompt[1:])
+        history = one.messages[start : min(first, step)] + one.messages[shown:step]
+        assert all(is_held(make_shown_text(message), held) for message in history)
+        assert all(text in held for text in mark)
+
+
+def is_held(text: str, held: str) -> bool:
+    """Whether a text stands in another, whole or with its middle marked as left out."""
+    if text in held:
+        return True
+    for count in set(re.findall(r"\n\[(\d+) characters left out\]\n", held)):
+        keep = len(text) - int(count)
+        tail = keep - keep * 2 // 3
+        cut = text[: keep - tail] + make_cut_mark(int(count)) + text[len(text) - tail :]
+        if keep >= 0 and cut in held:
+            return True
+    return False
 
 
 @given(any_traces(), windows)
@@ -212,43 +227,6 @@ def test_an_agent_that_begins_is_given_a_turn_before_it() -> None:
     made = prompts(trace("k", system("Go."), runs("ls"), seen("a"), says("end")))
     assert made.render(1)[1:] == [("user", AGENT_BEGINS)]
     assert [m.role for m in made.render(3)] == ["system", "user", "assistant", "user"]
-
-
-STRICT_TEMPLATES = {
-    "mistral": """{{ bos_token }}{% for m in messages %}
-{%- if loop.index0 == 0 and m.role == 'system' %}{% continue %}{% endif %}
-{%- set place = loop.index0 - (1 if messages[0].role == 'system' else 0) %}
-{%- if (m.role == 'user') != (place % 2 == 0) %}{{ raise_exception('roles must alternate user/assistant') }}{% endif %}
-{%- if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% elif m.role == 'assistant' %} {{ m.content }}</s>
-{%- else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}""",
-    "gemma": """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] %}
-{%- set turns = messages[1:] %}{% else %}{% set turns = messages %}{% endif %}{% for m in turns %}
-{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}
-{%- set role = 'model' if m['role'] == 'assistant' else m['role'] %}<start_of_turn>{{ role }}
-{{ (system + '\n\n' if loop.first and system is defined else '') + m['content'] | trim }}<end_of_turn>
-{% endfor %}{% if add_generation_prompt %}<start_of_turn>model
-{% endif %}""",
-}
-"""As the templates of these families check the order of roles."""
-
-
-@pytest.mark.parametrize("name", STRICT_TEMPLATES)
-@given(one=any_traces())
-def test_strict_chat_templates_take_every_prompt_and_its_completion(name: str, one: Trace) -> None:
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(why: str) -> None:
-        raise AssertionError(why)
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    template = environment.from_string(STRICT_TEMPLATES[name], {"raise_exception": refuse})
-    made = prompts(one)
-    for step in steps(one):
-        messages = [m._asdict() for m in [*made.render(step), ChatText("assistant", "{}")]]
-        assert "{}" in template.render(messages=messages, bos_token="<s>", add_generation_prompt=False)
-    with pytest.raises(AssertionError, match="alternate"):
-        template.render(messages=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], bos_token="<s>")
 
 
 pieces = st.lists(
@@ -335,13 +313,6 @@ def test_descriptions_are_cut_before_names_and_types() -> None:
     assert seen_cuts[3][0] is None and re.fullmatch(r"1\d{3} characters left out\]", seen_cuts[3][1])
 
 
-def test_a_tool_that_describes_itself_as_a_call_looks_like_none() -> None:
-    words = "</tool_response><tool_call>"
-    one = trace("k", user("x"), says("y"), tools=(ToolSpec(name="t", description=words),))
-    head = prompts(one).render(1)[0].content
-    assert not TAG.search(head) and json.loads(head.splitlines()[-1])["description"] == words
-
-
 @pytest.mark.parametrize("broken", ['{"action":', '{"act', "{", '{ "action" : '])
 def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
     """They are one turn, so the prompt would hold it."""
@@ -349,11 +320,6 @@ def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
     one = trace("k", user("x"), runs("ls"), user(broken), user(whole[len(broken) :]), says("a"))
     held = JOIN.join([broken, whole[len(broken) :]])
     assert prompts(one).has_target_before(4) == has_target(held) == (broken != '{"act')
-
-
-def test_a_later_system_message_is_history() -> None:
-    one = trace("k", user("x"), says("a"), system("Hurry."), says("b"))
-    assert [m.role for m in prompts(one).render(3)] == ["system", "user", "assistant", "user"]
 
 
 @pytest.mark.parametrize("target", ["type", "call", "message"])

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,17 +179,6 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert hub.requests[0].path == "/api/whoami-v2"
 
 
-def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
-    """Under a name of its own the second overwrites nothing of the first."""
-    first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
-    push(first, "acme")
-    done = push(second, "acme", name="my-agent_2.0")
-    assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
-    assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
-    assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
-    assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
-
-
 def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
     (done,) = push(dataset, repo="acme/mine", revision="v2")
     configs = tuple(config for held in REPOSITORIES.values() for config in held)
@@ -204,15 +193,14 @@ def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Pat
         with pytest.raises(UsageError, match="either"):
             push(dataset, org, repo=repo_id)
     for name in ("acme", "acme/", "/mine", "acme/a/b", "a b/c"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="repo="):
             push(dataset, repo=name)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 61])
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 97])
 def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) -> None:
     assert "name=" in refused(small, "acme", name=name, kind=UsageError)
-    if name not in ("a--b", "a..b"):
-        refused(small, name, kind=UsageError)
+    refused(small, name, kind=UsageError)
     assert not hub.requests
 
 
@@ -402,26 +390,6 @@ def test_other_refusals_are_one_line(hub: FakeHub, small: Path, status: int, sai
     assert f"HTTP {status}" in text and said in text
 
 
-def test_connection_refused(small: Path, monkeypatch: Any) -> None:
-    with FakeHub() as gone:
-        pass
-    monkeypatch.setenv("HF_ENDPOINT", gone.url)
-    text = refused(small, "acme", token=TOKEN)
-    assert "cannot reach 127.0.0.1" in text and "HF_ENDPOINT" in text
-
-
-def test_not_a_hub_at_all(hub: FakeHub, small: Path) -> None:
-    hub.fault("GET", "whoami", status=200, body="<html>welcome</html>", times=99)
-    assert "the answer is not JSON: check HF_ENDPOINT" in refused(small, "acme")
-
-
-def test_offline_mode(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "unset HF_HUB_OFFLINE" in refused(small, "acme")
-
-
 def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: Path) -> None:
     hub.create(f"acme/speculative-actions-{list(REPOSITORIES)[-1]}")
     assert "is there already and is public" in refused(dataset, "acme", private=True)
@@ -487,57 +455,39 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     assert b"| shortcut | UNDECIDED | 0.61 on 12 rows |" in hub.file(PROPOSER, "README.md")
 
 
-def damage(folder: Path, how: str) -> None:
-    train = folder / "proposer/train-00000-of-00001.parquet"
-    listed = json.loads((folder / "manifest.json").read_text())["configs"]
-    if how == "no manifest":
-        (folder / "manifest.json").unlink()
-    elif how == "no folder":
-        shutil.rmtree(folder)
-    elif how == "no JSON":
-        (folder / "manifest.json").write_text("{")
-    elif how == "a list":
-        (folder / "manifest.json").write_text("[]")
-    elif how == "newer":
-        edit(folder, schema_version=2)
-    elif how == "unknown configs":
-        edit(folder, configs={"other": listed["proposer"]})
-        (folder / "proposer").rename(folder / "other")
-    elif how == "no gates":
-        edit(folder, gates=None)
-    elif how == "missing":
-        train.unlink()
-    elif how == "not Parquet":
-        train.write_bytes(b"PAR1PAR1")
-    elif how == "changed":
-        pq.write_table(table("proposer", "other", 5), train)
-    elif how == "unlisted":
-        (folder / "proposer/test-00000-of-00001.parquet").write_bytes(train.read_bytes())
-    elif how == "elsewhere":
-        edit(folder, configs={"proposer": {"train": {"rows": 5, "sha256": {"../proposer/train-0.parquet": ""}}}})
+def change_train(folder: Path) -> None:
+    pq.write_table(table("proposer", "other", 5), folder / "proposer/train-00000-of-00001.parquet")
 
 
-DAMAGES = {
-    "no manifest": "`build` wrote",
-    "no folder": "`build` wrote",
-    "no JSON": "is not a built dataset",
-    "a list": "is not a built dataset",
-    "newer": "Invalid enum value 2",
-    "unknown configs": "nothing to push",
-    "no gates": "Expected `array`, got `null` - at `$.gates`",
-    "missing": "is missing",
-    "not Parquet": "was changed after it was built",
-    "changed": "was changed after it was built",
-    "unlisted": "is not in the manifest",
-    "elsewhere": "../proposer/train-0.parquet is missing",
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "`build` wrote": lambda folder: (folder / "manifest.json").unlink(),
+    "is not a built dataset": lambda folder: (folder / "manifest.json").write_text("[]"),
+    "Invalid enum value 2": lambda folder: edit(folder, schema_version=2),
+    "nothing to push": lambda folder: edit(folder, configs={}) or shutil.rmtree(folder / "proposer"),
+    "is missing": lambda folder: (folder / "proposer/train-00000-of-00001.parquet").unlink(),
+    "was changed after it was built": change_train,
+    "is not in the manifest": lambda folder: (folder / "proposer/test-00000-of-00001.parquet").touch(),
 }
 
 
-@pytest.mark.parametrize("how", DAMAGES)
-def test_what_is_no_built_dataset_is_refused_before_any_request(hub: FakeHub, small: Path, how: str) -> None:
-    damage(small, how)
+@pytest.mark.parametrize("told", DAMAGES)
+def test_what_is_not_a_built_dataset_is_refused_before_any_request(hub: FakeHub, small: Path, told: str) -> None:
+    DAMAGES[told](small)
     text = refused(small, "acme")
-    assert DAMAGES[how] in text and str(small) in text and not hub.requests
+    assert told in text and str(small) in text and not hub.requests
+
+
+@pytest.mark.parametrize("what", ["HF_ENDPOINT", "JSONDecodeError", "HF_HUB_OFFLINE"])
+def test_no_hub_is_one_line_with_what_to_check(hub: FakeHub, small: Path, monkeypatch: Any, what: str) -> None:
+    import huggingface_hub.constants as constants
+
+    if what == "HF_ENDPOINT":
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    elif what == "JSONDecodeError":
+        hub.fault("GET", "whoami", status=200, body="<html>welcome</html>", times=99)
+    else:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert what in refused(small, "acme")
 
 
 def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:

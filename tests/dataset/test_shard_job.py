@@ -16,7 +16,6 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.core.store import TraceStore, write_traces
-from foretrace.dataset import build as module
 from foretrace.dataset.prompt_digests import digest_prompt, find_shared_prompts, merge_digests, pack_digests
 from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.recipes.eval import EvalSlices
@@ -117,17 +116,19 @@ def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
         for n in range(pairs)
     ]
     splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}
-    return ShardResult(counts=BuildCounts(), prompts=splits, sample={"sibling": sample}, shallow={})
+    result = ShardResult(prompts={split: [packed] for split, packed in splits.items()})
+    result.sample.add("sibling", sample)
+    return result
 
 
 @pytest.mark.slow
 def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
     """Eight bytes a prompt, and of pairs one sample for all jobs together."""
-    built = module._BuiltShards(20)
+    built = ShardResult()
     held: list[int] = []
     tracemalloc.start()
     for number in range(20):
-        built.add(number, made(number))
+        built.add(made(number))
         built.sample.take()
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()

@@ -91,6 +91,9 @@ def test_too_few_groups_fill_train_first_and_the_empty_splits_are_told(count: in
         {"eval_size": -1},
         {"pairs": -1},
         {"recipes": ("eval", "eval")},
+        {"outcomes": "all", "weights": {"good": 1.0}},
+        {"outcomes": "all", "weights": {"failed": float("nan")}},
+        {"weights": {"unknown": 0.5}},
     ],
     ids=str,
 )

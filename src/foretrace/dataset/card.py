@@ -50,29 +50,31 @@ def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 _REFERENCES = "## What free predictors reach"
-_REFERENCE_FIGURES = (
-    ("action type", "natural", "type_accuracy"),
-    ("macro-F1", "natural", "macro_f1"),
-    ("tool", "natural", "tool"),
-    ("exact call", "natural", "exact_call"),
-    ("exact call in 3 guesses", "natural", "exact_call@3"),
-    ("exact call, safe to run early", "eligible", "exact_call"),
-)
-"""Title, slice and metric of each column."""
+_REFERENCE_FIGURES = {
+    "action type": ("natural", "type_accuracy"),
+    "macro-F1": ("natural", "macro_f1"),
+    "tool": ("natural", "tool"),
+    "exact call": ("natural", "exact_call"),
+    "exact call in 3 guesses": ("natural", "exact_call@3"),
+    "exact call, safe to run early": ("eligible", "exact_call"),
+}
+"""Slice and metric of each column."""
 
 
 def put_references(card: str, references: References) -> str:
     """The card with a section on the references, replacing an older one."""
     before, _, rest = card.partition(f"{_REFERENCES}\n")
     after = rest[rest.find("\n## ") + 1 :] if "\n## " in rest else ""
-    found = [(each.predictor, {(row.slice, row.metric): row for row in each.scores}) for each in references.predictors]
-    columns = [column for column in _REFERENCE_FIGURES if any(column[1:] in rows for _, rows in found)]
+    found = {each.predictor: {(row.slice, row.metric): row for row in each.scores} for each in references.predictors}
+    columns = {
+        title: place for title, place in _REFERENCE_FIGURES.items() if any(place in rows for rows in found.values())
+    }
     about = (
         "On the eval rows, in percent, with 95 % intervals by group. The score of a predictor of yours is shown "
         "beside them."
     )
-    table = [[predictor, *(_write_percent(rows.get(column[1:])) for column in columns)] for predictor, rows in found]
-    lines = [_REFERENCES, "", about, "", *_write_table(["predictor", *(title for title, _, _ in columns)], table)]
+    table = [[name, *(_write_percent(rows.get(place)) for place in columns.values())] for name, rows in found.items()]
+    lines = [_REFERENCES, "", about, "", *_write_table(["predictor", *columns], table)]
     return "\n".join([before.rstrip("\n") + "\n", *lines, ""]) + (f"\n{after}" if after else "")
 
 
@@ -110,11 +112,7 @@ def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -
 
 
 def _make_version(splits: Mapping[str, Any]) -> str:
-    """A version that changes with the rows.
-
-    The `datasets` library caches a local folder by its name and card, not by its files: without a new version, a
-    rebuilt dataset would load as it was before.
-    """
+    """A version that changes with the rows: the `datasets` library caches a local folder by its name and card."""
     return f"0.0.{int(digest(*(str(s.get('sha256')) for s in splits.values()), size=4), 16)}"
 
 
@@ -149,15 +147,18 @@ def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> li
     rows: list[list[Any]] = []
     for config in configs:
         splits = manifest["configs"][config.name]
-        rows.append([f"`{config.name}`", *(splits[s]["rows"] if s in splits else "-" for s in SPLITS), config.about])
+        rows.append([f"`{config.name}`", *(splits.get(s, {"rows": "-"})["rows"] for s in SPLITS), config.about])
     lines = ["## Configs", "", *_write_table(["config", *SPLITS, "what it is"], rows)]
     if manifest["families"]:
-        families = ", ".join(f"{name} {n}" for name, n in manifest["families"].items())
-        lines += ["", f"Pairs by family: {families}."]
+        lines += ["", f"Pairs by family: {_list_counts(manifest['families'])}."]
     if mistakes := manifest.get("mistakes"):
         whose = describe_mistakes(mistakes["files"])
         lines += ["", f"The rejected answers of the family `proposer` are wrong guesses of {whose}."]
     return lines
+
+
+def _list_counts(counts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 _TOOL_IN_ANSWER = r'"tool"\s*:\s*"([^"]+)"'
@@ -242,7 +243,7 @@ def format_figures(gate: Mapping[str, Any]) -> str:
     """A gate's figures in one line, for a table that already has its name and verdict."""
     if gate["name"].startswith("shortcut/"):
         return str(gate.get("detail", "")).partition(": ")[2]
-    return ", ".join(f"{name} {value}" for name, value in gate.get("figure", {}).items()) or str(gate.get("detail", ""))
+    return _list_counts(gate.get("figure", {})) or str(gate.get("detail", ""))
 
 
 _EMPTY_IS_ALL = frozenset(["recipes", "license_allow"])
@@ -273,15 +274,13 @@ def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
     titles = [f"left out: {_FILTER_TITLES.get(name, name)}" for name in filters]
     heads = ["source", "license", "revision", "traces in", *titles, "used", "redacted", "merged"]
     rows: list[list[Any]] = []
-    ends = ("traces", "redacted", "merged")
     for source, found in sources.items():
         revisions = [revision[:12] for revision in found["revisions"]]
-        cells = [source, ", ".join(found["licenses"]) or "-", ", ".join(revisions) or "-", found["traces_in"]]
-        rows.append([*cells, *(found["left_out"].get(name, 0) for name in filters), *(found[name] for name in ends)])
+        left_out = [found["left_out"].get(name, 0) for name in filters]
+        numbers = [found["traces_in"], *left_out, found["traces"], found["redacted"], found["merged"]]
+        rows.append([source, ", ".join(found["licenses"]) or "-", ", ".join(revisions) or "-", *numbers])
     if len(sources) > 1:
-        taken = sum(found["traces_in"] for found in sources.values())
-        sums = [sum(found[name] for found in sources.values()) for name in ends]
-        rows.append(["all", "", "", taken, *(filters[name]["left_out"] for name in filters), *sums])
+        rows.append(["all", "", "", *map(sum, zip(*(row[3:] for row in rows), strict=True))])
     lines = ["## What was left out", "", *_write_table(heads, rows)]
     lines += [
         "",
@@ -314,26 +313,23 @@ def _write_code(value: Any) -> str:
 
 
 def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
-    counts, settings = manifest["counts"], manifest["settings"]
+    counts = manifest["counts"]
+    origins = {
+        "{}: {} traces": manifest["sources"],
+        "done before the build: {}, {} traces": manifest.get("transforms", {}),
+        "license {}: {} traces": manifest.get("licenses", {}),
+    }
     lines = ["## Where it comes from", ""]
-    lines += [f"- {_write_inline(name)}: {n} traces" for name, n in manifest["sources"].items()]
-    lines += [
-        f"- done before the build: {_write_inline(name)}, {n} traces"
-        for name, n in manifest.get("transforms", {}).items()
-    ]
+    for form, found in origins.items():
+        lines += [f"- {form.format(_write_inline(name), traces)}" for name, traces in found.items()]
     if redacted := manifest.get("redacted"):
-        found = ", ".join(f"{name} {count}" for name, count in redacted.items())
-        lines.append(f"- taken out of the traces before they were written, by type: {found}")
-    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in manifest.get("licenses", {}).items()]
-    lines += [
-        "",
-        f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",
-        "",
-    ]
-    for config, reasons in manifest["drops"].items():
-        lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
-    lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(k, v)}" for k, v in settings.items()) + "."]
+        lines.append(f"- taken out of the traces before they were written, by type: {_list_counts(redacted)}")
+    told = f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:"
+    lines += ["", told, ""]
+    lines += [f"- {config}: {_list_counts(reasons) or 'none'}" for config, reasons in manifest["drops"].items()]
+    settings = {name: _format_setting(name, value) for name, value in manifest["settings"].items()}
+    lines += ["", f"Settings: {_list_counts(settings)}."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
     if versions := manifest.get("versions"):
-        lines.append(f"Versions: {', '.join(f'{name} {value}' for name, value in versions.items())}.")
+        lines.append(f"Versions: {_list_counts(versions)}.")
     return lines

@@ -21,11 +21,7 @@ def is_demo_model(model: str | None) -> bool:
 
 
 def refuse_demo_traces(stores: Sequence[TraceStore]) -> None:
-    """Refuse traces of the demo model; reads one column of each segment.
-
-    Raises:
-        UsageError: names the folders that hold some, and how many.
-    """
+    """Refuse traces of the demo model; reads one column of each segment."""
     found = [(store.folder, *_count_demo_traces(store)) for store in stores]
     holding = [f"{folder}: {count:,} of {total:,} traces" for folder, count, total in found if count]
     if holding:

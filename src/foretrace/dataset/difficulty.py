@@ -1,18 +1,14 @@
 """How much of a pair family is easy: what a shallow reader of prompt and completion gets right.
 
-The reader sees only counts, positions and overlaps: how many of a completion's words are in the history, the last turn
-and the task, how far back and how often, whether the agent wrote the same values before, how late it is in the work,
-and the kind of action. It is a logistic model on the difference of these features between chosen and rejected, fitted
-on the split train and measured on test. Its accuracy is shown in the card, and does not fail a build: a family that it
-can solve teaches no more than these features.
-"""
+The reader sees only counts, positions and overlaps of words, and the kind of action. It is a logistic model on the
+difference of these features between chosen and rejected, fitted on the split train and measured on test."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -34,7 +30,7 @@ _OMITTED = re.compile(r"\[(\d+) earlier messages? left out\]")
 _ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
 
 
-class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
+class ShallowPair(NamedTuple):
     """A pair as the shallow reader sees it."""
 
     place: str
@@ -58,18 +54,16 @@ class UnreadPair(NamedTuple):
         return ShallowPair(self.place, self.group, compare_shallowly(self.prompt, self.chosen, self.rejected))
 
 
-def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, dict[str, Any]]:
-    """Fit and measure the shallow reader on each family: its share of correct test pairs with an interval (99 %, by
-    groups), and the numbers of training pairs, test pairs and test groups. The share is None if there were too few
-    training pairs, or no test pairs.
-
-    Args:
-        pairs: By `split/family`.
-    """
-    families = sorted({name.partition("/")[2] for name in pairs})
+def measure_difficulty(
+    pairs: Mapping[str, Sequence[ShallowPair]], families: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Fit and measure the shallow reader on each of the families, given pairs by `split/family`: its share of correct
+    test pairs with an interval (99 %, by groups), and the numbers of training pairs, test pairs and test groups. The
+    share is None if there were too few training pairs, or no test pairs."""
+    found = sorted({name.partition("/")[2] for name in pairs} & {*families})
     return {
         family: _measure_family(*(pairs.get(f"{split}/{family}", ()) for split in DIFFICULTY_SPLITS))
-        for family in families
+        for family in found
     }
 
 

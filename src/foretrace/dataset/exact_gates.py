@@ -23,9 +23,10 @@ from foretrace.dataset.prompt_digests import Digests, digest_prompts, merge_dige
 from foretrace.dataset.prompt_texts import has_target
 from foretrace.dataset.prompts import Prompts, count_lengths, count_message_tokens, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
-from foretrace.dataset.report import BuildCounts, DatasetFiles
+from foretrace.dataset.report import BuildCounts, DataFile
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
+from foretrace.dataset.trace_filters import TraceSelection
 from foretrace.engines.processes import release_memory
 
 _COMMON_COLUMNS = ("key", "step", "task", "group", "prompt")
@@ -38,16 +39,13 @@ _MAX_TEXTS = 4096
 
 
 class ShardCheck(msgspec.Struct, kw_only=True):
-    """Results of reading back the files of one shard job."""
+    """Results of reading back the files of one shard job, by split, config, or as `config/split key step`."""
 
     groups: dict[str, set[str]] = {}
-    """Groups by split."""
     keys: dict[str, set[str]] = {}
-    """Keys of traces by split."""
     digests: dict[str, Digests] = {}
-    """Digests of prompts by split."""
+    """Of prompts."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Rows found, by config."""
     prompts: int = 0
     """Rows with a prompt."""
     rechecked: int = 0
@@ -65,10 +63,10 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """The checks of the configs, in the order of the configs."""
 
 
-def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
+def check_shards(job: ShardJob, files: Sequence[DataFile]) -> ShardCheck:
     """Read the files of a shard job back and compare them with its traces."""
     release_memory()
-    return _ShardChecker(job).check(files, candidates)
+    return _ShardChecker(job).check(files)
 
 
 class _ShardChecker:
@@ -86,12 +84,9 @@ class _ShardChecker:
         self._configs = load_configs(job.settings.recipes)
         self._checks = {name: [check(job.settings) for check in c.checks] for name, c in self._configs.items()}
 
-    def check(self, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
-        for folder, listed in ((self._job.folder, files), (self._job.candidates_folder, candidates)):
-            for name, splits in listed.items():
-                for split, names in splits.items():
-                    for file in names:
-                        self._read_back(Path(folder) / file, self._configs[name], split)
+    def check(self, files: Sequence[DataFile]) -> ShardCheck:
+        for file in files:
+            self._read_back(Path(self._job.folder) / file.name, self._configs[file.config], file.split)
         result = self._result
         self._compare_with_traces()
         result.digests = {split: pack_digests(found) for split, found in self._digests.items()}
@@ -104,18 +99,18 @@ class _ShardChecker:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
         for group in read_groups(path, config, [name for name in config.columns if name in read]):
-            keys = group.values["key"]
+            keys = group.read("key")
             result.rows[config.name] += len(keys)
-            result.groups[split].update(group.values["group"])
+            result.groups[split].update(group.read("group"))
             result.keys[split].update(keys)
-            if "prompt" in group.messages:
+            if "prompt" in config.columns:
                 self._check_prompts(group, config, split)
             for check in checks:
                 check.add_rows(split, group)
 
     def _check_prompts(self, group: RowGroup, config: Config, split: str) -> None:
         """Check what the prompts show, and keep those that will be rendered again."""
-        result, values = self._result, group.values
+        result = self._result
         columns = group.open("prompt")
         digests = digest_prompts(columns)
         tokens = [n for each in columns for n in each.sum_texts([*map(self._count_tokens, each.texts)])]
@@ -125,7 +120,7 @@ class _ShardChecker:
         if config.selector is None:
             result.prompt_tokens.setdefault(config.name, Counter()).update(count_lengths(tokens))
         self._digests[split].update(digests)
-        rows = zip(values["key"], values["step"], values["task"], digests, tokens, targets, strict=True)
+        rows = zip(*map(group.read, ("key", "step", "task")), digests, tokens, targets, strict=True)
         for key, step, task, digest, size, target in rows:
             row = f"{config.name}/{split} {key} {step}"
             if size > self._job.settings.max_context_tokens:
@@ -137,11 +132,8 @@ class _ShardChecker:
                 self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})[digest] = row
 
     def _compare_with_traces(self) -> None:
-        """Render each prompt again from a trace whose target and ending were replaced.
-
-        The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
-        prompt does not depend on what follows it.
-        """
+        """Render each prompt again from a trace whose target and ending were replaced. If its digest is that of the
+        prompt in the file, that does not depend on what follows it."""
         for trace in read_selected(self._job, tasks=self._is_rechecked):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
@@ -183,17 +175,9 @@ def make_exact_gates(
     counts: BuildCounts,
     written: Counter[str],
     configs: Mapping[str, Config],
-    kept_together: Sequence[Sequence[str]],
+    selection: TraceSelection,
 ) -> list[Gate]:
-    """The verdicts over all shard jobs.
-
-    Args:
-        checks: The result of each shard job.
-        counts: The counts of the jobs.
-        written: Rows they wrote by config, including candidates.
-        configs: By name.
-        kept_together: Keys of traces that are copies, by cluster.
-    """
+    """The verdicts over all shard jobs, which have `written` so many rows by config."""
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.digests[split] for check in checks]) for split in SPLITS}
@@ -203,7 +187,7 @@ def make_exact_gates(
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
-        make_copies_gate(kept_together, keys),
+        make_copies_gate(selection.kept_together, keys),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),
@@ -253,10 +237,9 @@ def _make_counts_gate(
         f"{name}: {written[name]} written, {read[name]} read back" for name in written if written[name] != read[name]
     ]
     for name, config in configs.items():
-        if config.accounts_for is not None:
-            what, total, drops = config.accounts_for, totals[config.accounts_for], counts.count_drops(name)
-            if total != written[name] + drops:
-                wrong.append(f"{name}: {total} {what}, {written[name]} rows, {drops} drops")
+        what, drops = config.accounts_for, sum(counts.drops.get(name, {}).values())
+        if what is not None and totals[what] != written[name] + drops:
+            wrong.append(f"{name}: {totals[what]} {what}, {written[name]} rows, {drops} drops")
         if config.rows_of is not None:
             other, each = config.rows_of
             if written[name] != each * written[other]:
@@ -265,7 +248,6 @@ def _make_counts_gate(
     return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))
 
 
-UNREAD_GATE = "unread_calls"
 MAX_UNREAD_SHARE = 0.02
 """Largest share of the agent's messages with a call that was not read."""
 UNREAD_REMEDY: Parts = (
@@ -283,7 +265,7 @@ def make_unread_gate(counts: BuildCounts, *, is_allowed: bool) -> Gate:
     failed = unread > MAX_UNREAD_SHARE * counts.steps and not is_allowed
     sources = ", ".join(f"{source} {count}" for source, count in sorted(counts.unread.items()))
     return Gate(
-        name=UNREAD_GATE,
+        name="unread_calls",
         verdict="fail" if failed else "pass",
         figure={"unread": unread, "steps": counts.steps},
         detail=f"by source: {sources}" if sources else "",

@@ -67,7 +67,7 @@ class InferredTools(msgspec.Struct):
         specs = tuple(
             _make_spec(name, tools[name][_GIVEN] or {}, group)
             for name in sorted(tools)
-            if _is_elsewhere(tools[name][_CALLED][""][""], group)
+            if {*tools[name][_CALLED][""][""]} - {group}
         )
         return msgspec.structs.replace(trace, tools=specs) if specs else trace
 
@@ -104,15 +104,11 @@ def _read_arguments(call: ToolCall, group: str) -> dict[str, dict[str, _Groups]]
     return {name: {_TYPES.get(type(value), "null"): (group,)} for name, value in named if _NAME.fullmatch(name)}
 
 
-def _is_elsewhere(groups: _Groups, group: str) -> bool:
-    return any(each != group for each in groups)
-
-
 def _make_spec(name: str, given: dict[str, dict[str, _Groups]], group: str) -> ToolSpec:
     """The tool as seen in groups other than this one."""
     properties: dict[str, Any] = {}
     for argument, types in sorted(given.items()):
-        kinds = sorted(kind for kind, groups in types.items() if _is_elsewhere(groups, group))
+        kinds = sorted(kind for kind, groups in types.items() if {*groups} - {group})
         if kinds:
             properties[argument] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     schema = {"type": "object", "properties": properties}

@@ -12,7 +12,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
-from foretrace.core.message_columns import ChatText, MessageColumn, list_text_columns, open_column
+from foretrace.core.message_columns import MessageColumn, list_text_columns, open_column
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
 from foretrace.dataset.prompts import count_lengths, count_message_tokens, make_token_counter
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
@@ -245,64 +245,35 @@ def make_features(config: Config) -> str:
 
 
 def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
-    """Read a file of `TableWriter` by row group, each text once.
-
-    Args:
-        path: The file.
-        config: Its config.
-        names: Columns to read; all by default.
-    """
+    """Read a file of `TableWriter` by row group, with these columns or all of them."""
     import pyarrow.parquet as pq
 
     names = list(config.columns) if names is None else names
-    nested = [n for n in names if config.columns[n] == "messages"]
+    nested = [name for name in names if config.columns[name] == "messages"]
     with pq.ParquetFile(path, read_dictionary=list_text_columns(nested)) as file:
         for index in range(file.num_row_groups):
-            table = file.read_row_group(index, columns=[*names], use_threads=False)
-            values = {n: read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
-            messages = _MessageColumns(table, nested)
-            yield RowGroup(values, messages, messages.open)
+            yield _make_group(file.read_row_group(index, columns=[*names], use_threads=False), config)
 
 
-def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+def _make_group(table: Any, config: Config) -> RowGroup:
+    @functools.cache
+    def open_messages(name: str) -> list[MessageColumn]:
+        return open_column(table[name])
+
+    @functools.cache
+    def read(name: str) -> list[Any]:
+        if config.columns[name] == "messages":
+            return [row for chunk in open_messages(name) for row in chunk.read()]
+        return read_values(config.columns[name], table[name].to_pylist())
+
+    return RowGroup(read, open_messages)
+
+
+def read_rows(path: Path, config: Config) -> Iterator[dict[str, Any]]:
     """Read such a file row by row."""
-    names = list(config.columns) if names is None else names
-    for group in read_groups(path, config, names):
-        columns = {**group.values, **group.messages}
-        for values in zip(*(columns[name] for name in names), strict=True):
-            yield dict(zip(names, values, strict=True))
-
-
-class _MessageColumns(Mapping[str, list[list[ChatText]]]):
-    """Message columns of a table, converted to messages on first use."""
-
-    def __init__(self, table: Any, names: Sequence[str]) -> None:
-        self._table = table
-        self._names = names
-        self._opened: dict[str, list[MessageColumn]] = {}
-        self._made: dict[str, list[list[ChatText]]] = {}
-
-    def __getitem__(self, name: str) -> list[list[ChatText]]:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._made:
-            self._made[name] = [row for chunk in self.open(name) for row in chunk.read()]
-        return self._made[name]
-
-    def open(self, name: str) -> list[MessageColumn]:
-        """The column, with each distinct text once."""
-        if name not in self._opened:
-            self._opened[name] = open_column(self._table[name])
-        return self._opened[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # that of `Mapping` would convert the column
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+    for group in read_groups(path, config):
+        for values in zip(*map(group.read, config.columns), strict=True):
+            yield dict(zip(config.columns, values, strict=True))
 
 
 def read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
@@ -331,31 +302,27 @@ def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: 
     config = load_configs(settings.recipes)[name]
     assert config.selector is not None
     selector = config.selector(settings)
-    plain = [name for name, kind in config.columns.items() if kind not in ("messages", "json_list")]
-    for file in candidates:
-        for values in read_rows(file, config, plain):
-            selector.add(config.make_row(values))
-    chosen = {row[:4]: row for row in selector.select(final=True)}
-    found: dict[tuple[str, str, int, str], dict[str, Any]] = {}
-    texts: dict[str, str] = {}
     for file in candidates:
         for values in read_rows(file, config):
-            identity = config.make_row(values)[:4]
-            if identity in chosen:
-                found[identity] = _share_texts(values, config, texts) | chosen[identity].values
+            selector.add(config.make_row(values))
+    chosen = list(selector.select(final=True))
     with TableWriter(path, config, settings.seed) as writer:
-        for identity in chosen:
-            writer.add(config.make_row(found[identity]))
-        prompts = {digest_prompt(values["prompt"]) for values in found.values()}
-        counter = make_token_counter(settings.tokenizer)
-        count = functools.cache(lambda text: count_message_tokens(counter, text))
-        lengths = count_lengths(sum(count(text) for _, text in values["prompt"]) for values in found.values())
-        return SelectionResult(writer.close(), pack_digests(prompts), lengths)
+        for row in chosen:
+            writer.add(row)
+        writer.close()
+    counter = make_token_counter(settings.tokenizer)
+    count = functools.cache(lambda text: count_message_tokens(counter, text))
+    lengths = count_lengths(sum(count(text) for _, text in row.values["prompt"]) for row in chosen)
+    return SelectionResult(len(chosen), pack_digests({digest_prompt(row.values["prompt"]) for row in chosen}), lengths)
 
 
-def _share_texts(values: dict[str, Any], config: Config, texts: dict[str, str]) -> dict[str, Any]:
-    """The values with one object for equal message texts: rows of one task share most of them."""
-    for name, kind in config.columns.items():
-        if kind == "messages":
-            values[name] = [(role, texts.setdefault(text, text)) for role, text in values[name]]
-    return values
+def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
+    """Rewrite a file of pairs without some families, or remove it if no rows remain; returns the number of rows."""
+    with TableWriter(path, config, seed) as writer:
+        for values in read_rows(path, config):
+            if values["family"] not in families:
+                writer.add(config.make_row(values))
+        rows = writer.close()
+    if not rows:
+        path.unlink()
+    return rows

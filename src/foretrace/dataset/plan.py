@@ -77,13 +77,11 @@ def _find_split(place: float, bounds: dict[str, tuple[float, float]]) -> str:
 
 
 def _measure_distance(place: float, bounds: tuple[float, float]) -> float:
-    low, high = bounds
-    return max(low - place, place - high, 0.0)
+    return max(bounds[0] - place, place - bounds[1], 0.0)
 
 
 MESSAGES_PER_JOB = 24_000
 """Approximate messages per job. The number of jobs, and so of files, depends only on the traces."""
-
 
 RECHECKED_TRACES, LEAST_RECHECKED = 256, 1 / 16
 """About how many traces have their prompts rendered again, and the least share of them."""
@@ -134,12 +132,7 @@ def plan_build(
 ) -> BuildPlan:
     """Decide which traces are left out, the split of each group, and which inferred tools are shown.
 
-    Args:
-        stores: The traces folders.
-        settings: Of the build.
-        jobs: What `make_jobs` made.
-        run: Runs jobs.
-        scratch: A folder for the benchmarks, the examined traces, and their labels.
+    The folder `scratch` is for the benchmarks, the examined traces, and their labels.
     """
     problems, told = read_benchmarks(settings.decontaminate)
     written = write_benchmarks(problems, scratch)
@@ -158,12 +151,7 @@ def plan_build(
 
 
 def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
-    """The shards of each job, by one column of the traces folders.
-
-    Raises:
-        UsageError: no folder, or folders with different numbers of shards.
-        BuildError: they hold no traces.
-    """
+    """The shards of each job, by one column of the traces folders."""
     if not stores:
         raise UsageError("build takes at least one traces folder")
     if len({store.manifest.shards for store in stores}) > 1:
@@ -183,12 +171,15 @@ def _plan_splits(
 ) -> tuple[dict[str, str], dict[str, Any], list[str]]:
     """The split of each group, the manifest's description of the inputs, and warnings. Reads only a few columns of the
     traces folders, without the traces left out."""
-    tables = [store.read_columns("key", "id", "group", "success") for store in stores]
-    keys = {(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)}
-    of_traces: list[tuple[str, str, bool | None]] = [
-        row for t in tables for row in zip(*_read_lists(t, "key", "group", "success"), strict=True)
-    ]
-    kept = [(selection.groups.get(g, g), success) for key, g, success in of_traces if key not in selection.left_out]
+    keys: set[tuple[str, str]] = set()
+    kept: list[tuple[str, bool | None]] = []
+    for store in stores:
+        table = store.read_columns("key", "id", "group", "success")
+        columns: list[list[Any]] = [table[name].to_pylist() for name in ("key", "id", "group", "success")]
+        for key, own, group, success in zip(*columns, strict=True):
+            keys.add((key, own))
+            if key not in selection.left_out:
+                kept.append((selection.groups.get(group) or group, success))
     groups = sorted({group for group, _ in kept})
     with_rows = {group for group, success in kept if is_wanted_outcome(settings.outcomes, success)}
     assigned, warnings = assign_splits(groups, settings.split, settings.seed, with_rows)
@@ -197,11 +188,7 @@ def _plan_splits(
 
 
 def check_room(settings: BuildSettings) -> None:
-    """Refuse a context if the instruction takes over a quarter of it: the rest is for system, task and latest turn.
-
-    Raises:
-        UsageError: says how many tokens it takes.
-    """
+    """Refuse a context if the instruction takes over a quarter of it: the rest is for system, task and latest turn."""
     limit = settings.max_context_tokens
     size = make_token_counter(settings.tokenizer).count(make_instruction(settings.target))
     if size > limit // 4:
@@ -214,14 +201,7 @@ def check_room(settings: BuildSettings) -> None:
 def make_empty_error(
     outcomes: Counter[str], drops: Counter[str], selection: TraceSelection, settings: BuildSettings
 ) -> BuildError:
-    """The error for a build without rows.
-
-    Args:
-        outcomes: Attempts that were read, by outcome.
-        drops: Counts of dropped rows, by reason.
-        selection: Of the traces.
-        settings: Of the build.
-    """
+    """The error for a build without rows, given the attempts that were read and the dropped rows."""
     drops = drops + Counter(f"{name} (whole traces)" for name in selection.left_out.values())
     why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()))
     traces = outcomes.total() + len(selection.left_out)
@@ -233,7 +213,3 @@ def make_empty_error(
         Setting("outcomes", settings.outcomes),
         ": not_failed takes attempts of unknown outcome too, all takes all",
     )
-
-
-def _read_lists(table: Any, *names: str) -> list[list[Any]]:
-    return [table[name].to_pylist() for name in names]

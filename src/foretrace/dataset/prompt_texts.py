@@ -1,11 +1,8 @@
 """The texts of prompts and completions: targets, the list of tools, and turns.
 
-A target is the next action as one canonical JSON text. The tools are one JSON object per line. In a turn, a tool's
-result is enclosed in `<tool_response>` and `</tool_response>`, and a call of the agent in `<tool_call>` and
-`</tool_call>`. If text that is not the agent's (a web page, a file, a user) contains such a tag, a backslash is put
-after its `<`: `<\\tool_call>`, `<\\/tool_response>`. So a tag without a backslash is real in every user turn, and
-removing one backslash restores the text. The agent's own turns are verbatim.
-"""
+A tool's result is enclosed in `<tool_response>` and `</tool_response>`, an agent's call in `<tool_call>` and
+`</tool_call>`. In text that the agent did not write, a backslash is put after the `<` of such a tag. So a tag without
+one is real, and removing one backslash restores the text."""
 
 from __future__ import annotations
 
@@ -84,10 +81,8 @@ def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
     A tag of a call or result in a description is written with a JSON escape: it decodes to the same text, but is not a
     tag.
 
-    Args:
-        tool: The tool.
-        longest: Cut longer descriptions and say so in them. With 0, leave out those of the arguments, and say after the
-            object how many characters that is. `None` changes nothing.
+    Descriptions longer than `longest` are cut and say so. With 0, those of the arguments are left out, and how many
+    characters that is stands after the object.
     """
     whole = parameters = _squeeze(tool.parameters)
     description = tool.description

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -45,11 +45,7 @@ class HistoryWindow:
     """The start of the shown history at each step of a trace. Indexes count the messages of the history from 0."""
 
     def __init__(self, window: Window, room: int) -> None:
-        """
-        Args:
-            window: How the start moves.
-            room: Most tokens of all shown messages together.
-        """
+        """`room`: most tokens of all shown messages together."""
         self._window: Window = window
         self.room = room
         self._is_agent: list[bool] = []
@@ -221,15 +217,7 @@ class Prompts:
         window: Window,
         earlier: Prompts | None = None,
     ) -> None:
-        """
-        Args:
-            trace: The trace.
-            target: What the instruction asks for.
-            max_tokens: Most tokens of a prompt.
-            counter: Counts them.
-            window: How the history is cut.
-            earlier: Prompts of a trace that begins with the same messages; their rendered texts are reused.
-        """
+        """`earlier` are prompts of a trace that begins with the same messages; their rendered texts are reused."""
         messages = trace.messages
         self._counter = counter
         self._max = max_tokens
@@ -311,7 +299,7 @@ class Prompts:
         return at
 
     def _make_opening(self, start: int, end: int) -> ChatText:
-        """The first turn: the task, a mark for omitted messages, and user-side messages before the agent's first."""
+        """The first turn: the task, a mark for omitted messages, and messages before the agent's first."""
         mark = [make_omission_mark(start)] if start else []
         texts = [*self._head.task, *mark, *(message.content for message in self._body[start:end])]
         return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
@@ -409,15 +397,11 @@ class _Settings(msgspec.Struct):
     window: Window = "sliding"
 
 
-class _Versions(msgspec.Struct):
-    renderer: str
-
-
 class _Manifest(msgspec.Struct):
     """The part of a manifest that says how prompts are made."""
 
     settings: _Settings
-    versions: _Versions
+    versions: dict[str, Any]
     token_counter: str
 
 
@@ -438,7 +422,7 @@ class PromptRenderer:
             manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes(), type=_Manifest)
         except (OSError, msgspec.DecodeError) as error:
             raise BuildError(f"{dataset}: is not a foretrace dataset: {error}") from None
-        version = manifest.versions.renderer
+        version = manifest.versions.get("renderer")
         if version != RENDERER_VERSION:
             raise BuildError(
                 f"{dataset}: its prompts are of version {version} of the renderer, and this is version "

@@ -48,12 +48,8 @@ class ProposerGuesses(msgspec.Struct, frozen=True):
 
 
 def check_guess_file(path: Path, *, allow_unchecked: bool) -> None:
-    """Refuse a file by its header, before any work is done.
-
-    Raises:
-        PredictionError: the file is unreadable, guesses only types, or does not state that no row's own answer was
-            learnt.
-    """
+    """Refuse a file by its header, before any work is done: it must guess calls, and state that no row's own answer was
+    learnt."""
     header = read_header(path)
     if header is not None and header.target != "call":
         raise PredictionError(
@@ -80,16 +76,7 @@ def _find_doubt(header: PredictionsHeader | None) -> str | None:
 
 
 def read_guesses(paths: Sequence[Path], origin: Mapping[str, Any], *, allow_unchecked: bool) -> ProposerGuesses:
-    """Read files of predictions.
-
-    Args:
-        paths: Files of predictions: of the train rows, of the validation rows, of eval rows.
-        origin: What the rows of this build are made from (`describe_origin`).
-        allow_unchecked: Accept guesses that do not state how they were made.
-
-    Raises:
-        PredictionError: a file cannot be used, or two files are for the same rows.
-    """
+    """Read files of predictions, for rows that are made from `origin` (`describe_origin`)."""
     by_key: GuessesByKey = {}
     files: list[dict[str, Any]] = []
     for path in paths:

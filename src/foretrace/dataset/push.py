@@ -1,5 +1,4 @@
-"""Push a built dataset to the Hub: a dataset repository for each kind of row, and one commit per repository. The files
-are searched for secrets once more before anything is sent."""
+"""Push a built dataset to the Hub: a dataset repository for each kind of row, and one commit per repository."""
 
 from __future__ import annotations
 
@@ -7,10 +6,10 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -47,13 +46,12 @@ _REMEDIES = {
     412: "the repository changed during the push: run it again",
     429: "too many requests: run it again later",
 }
+_NETWORK_ERRORS = {"TransportError", "RequestException", "ConnectionError", "TimeoutError", "JSONDecodeError"}
 
 
 def find_repositories() -> dict[str, list[str]]:
-    """Name ending of each repository -> its configs, of which the first with rows is the default.
-
-    Includes the configs of foretrace and of installed packages. Code that a dataset names is not loaded.
-    """
+    """Name ending of each repository -> its configs, of which the first with rows is the default. They are those of
+    foretrace and of installed packages: code that a dataset names is not loaded."""
     found: dict[str, list[str]] = {}
     for config in load_configs().values():
         if config.repository is not None:
@@ -135,10 +133,6 @@ def push(
         allow_undecided: Push even if a gate could not decide.
         token: By default from HF_TOKEN, then from the stored login, as in huggingface_hub.
         progress: Called with each progress line.
-
-    Raises:
-        UsageError: `org` or `name` cannot be a name on the Hub.
-        PushError: not a built dataset, traces of the demo model, a gate that did not pass, no access, or a failing Hub.
     """
     if (org is None) == (repo is None):
         raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))
@@ -146,23 +140,17 @@ def push(
         raise UsageError(Setting("name", name), " is for ", Setting("org"), ": ", Setting("repo"), " is a whole name")
     if revision is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", revision):
         raise UsageError(Setting("revision", revision), ": is not the name of a branch")
-    org, name = (org, name) if org is not None else (repo or "").partition("/")[::2]
-    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
-        raise UsageError(f"organization {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
-    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?", name) or re.search(r"--|\.\.", name):
-        raise UsageError(
-            Setting("name", name) if repo is None else Setting("repo", repo),
-            " cannot be in the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
-        )
+    found = find_repositories()
+    if repo is None:
+        held = {f"{org}/{name}-{ending}": configs for ending, configs in found.items()}
+        _check_names(held, Setting("org", org), " or ", Setting("name", name))
+    else:
+        held = {repo: [config for configs in found.values() for config in configs]}
+        _check_names(held, Setting("repo", repo))
     manifest, raw = _read_manifest(dataset)
     if demonstration := describe_demonstration(json.loads(raw)):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest.gates, allow_undecided=allow_undecided)
-    found = find_repositories()
-    if repo is None:
-        held = {f"{org}/{name}-{ending}": configs for ending, configs in found.items()}
-    else:
-        held = {repo: [config for configs in found.values() for config in configs]}
     plans = list(_plan_repositories(dataset, held, manifest, raw))
     if not plans:
         raise PushError(f"{dataset}: holds no rows of a config that has a repository: nothing to push")
@@ -173,10 +161,23 @@ def push(
             progress(f"would push {plan}")
         return PushReport(plan.make_report(base, revision, None) for plan in plans)
     hub = _Hub(token, progress, revision)
-    hub.check_access(org)
+    hub.check_access(next(iter(held)).partition("/")[0])
     # create and check every repository before changing any
     heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
     return PushReport(hub.commit(plan, heads[plan.repo_id]) for plan in plans)
+
+
+def _check_names(repositories: Iterable[str], *given: str | Setting) -> None:
+    """Refuse what cannot be the name of a repository on the Hub."""
+    from huggingface_hub.utils import HFValidationError, validate_repo_id  # imported late: it reads the environment
+
+    for repo_id in repositories:
+        try:
+            validate_repo_id(repo_id)
+        except HFValidationError as error:
+            raise UsageError(*given, f": {repo_id!r} cannot be on the Hub: {find_first_line(error)}") from None
+        if "/" not in repo_id:
+            raise UsageError(*given, ": is not OWNER/NAME")
 
 
 def find_unpushed_configs(dataset: Path) -> list[str]:
@@ -228,11 +229,7 @@ def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool
 def _plan_repositories(
     dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes
 ) -> Iterator[_RepositoryPlan]:
-    """The repositories for this folder, in order, after checking every file against the manifest.
-
-    Args:
-        repositories: The configs that each may hold, by its id.
-    """
+    """The repositories for this folder, given their configs by id, after checking every file against the manifest."""
     for config in {config for held in repositories.values() for config in held}:
         _check_files(dataset, config, manifest.configs.get(config, {}))
     references = _read_references(dataset)
@@ -295,11 +292,11 @@ def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
 
 def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, str]]]:
     """Places and texts of a file in batches: of a Parquet file whose rows have a key and a step, or of a text file."""
-    import pyarrow.parquet as pq
-
     if isinstance(content, bytes):
         yield [(name, content.decode("utf-8", "replace"))]
         return
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(content) as file:
         json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
@@ -338,7 +335,6 @@ class _Hub:
         self._report = report
         self._revision = revision
         self._token = ""
-        self._endpoint = (os.environ.get("HF_ENDPOINT") or "").rstrip("/") or None
         found = token or self._call("finding the token", get_token)
         if not found:
             raise PushError("no Hub token: set HF_TOKEN to a token with write access, or run `hf auth login`")
@@ -346,8 +342,8 @@ class _Hub:
         if not re.fullmatch(r"[\x21-\x7e]+", found):
             raise PushError("the Hub token holds spaces or characters that no token has: check HF_TOKEN")
         self._token = found
-        self._api: HfApi = HfApi(endpoint=self._endpoint, token=found, library_name="foretrace")
-        self._endpoint = self._api.endpoint
+        endpoint = (os.environ.get("HF_ENDPOINT") or "").rstrip("/") or None
+        self._api: HfApi = HfApi(endpoint=endpoint, token=found, library_name="foretrace")
 
     def check_access(self, org: str) -> None:
         """Ask who the token belongs to: the client reports a wrong organization late, after creating repositories."""
@@ -359,15 +355,13 @@ class _Hub:
     def prepare(self, repo_id: str, *, private: bool) -> str | None:
         """Create the repository if needed, and return the commit at its head."""
         # not False: an organization whose repositories are private by default keeps them so
-        settings: dict[str, Any] = {"repo_type": "dataset", "private": private or None, "exist_ok": True}
-        self._call(f"making {repo_id}", lambda: self._api.create_repo(repo_id, **settings))
+        visibility = private or None
+        make = partial(self._api.create_repo, repo_id, repo_type="dataset", private=visibility, exist_ok=True)
+        self._call(f"making {repo_id}", make)
         if (branch := self._revision) is not None:
-            kind: dict[str, Any] = {"repo_type": "dataset", "exist_ok": True}
-            self._call(
-                f"making the branch {branch} of {repo_id}",
-                lambda: self._api.create_branch(repo_id, branch=branch, **kind),
-            )
-        info = self._call(f"reading {repo_id}", lambda: self._api.dataset_info(repo_id, revision=self._revision))
+            make = partial(self._api.create_branch, repo_id, branch=branch, repo_type="dataset", exist_ok=True)
+            self._call(f"making the branch {branch} of {repo_id}", make)
+        info = self._call(f"reading {repo_id}", partial(self._api.dataset_info, repo_id, revision=self._revision))
         if private and not info.private:
             raise PushError(f"{repo_id} is there already and is public: make it private on the Hub first")
         return info.sha
@@ -406,22 +400,15 @@ class _Hub:
     def _describe_failure(self, what: str, error: Exception) -> str:
         # the client wraps upload errors; compared by name, because its HTTP library differs between versions
         root = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
-        names = {kind.__name__ for kind in type(root).__mro__}
         response: Any = getattr(root, "response", None)
         if response is not None:
             status = int(response.status_code)
             remedy = _REMEDIES.get(status, "the Hub failed: run it again later" if status >= 500 else "")
             said = self._hide_token(getattr(root, "server_message", None) or "")
             return f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
-        if "OfflineModeIsEnabled" in names:
-            return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE"
-        said = f"{type(root).__name__}: {self._hide_token(str(root))}"
-        if names & {"TransportError", "RequestException", "ConnectionError", "TimeoutError"}:
-            host = urlsplit(self._endpoint or "").hostname or "the Hub"
-            return f"{what}: cannot reach {host} ({said}): check the network and HF_ENDPOINT, and run it again"
-        if isinstance(root, json.JSONDecodeError):
-            return f"{what}: the answer is not JSON: check HF_ENDPOINT"
-        return f"{what}: {said}"
+        said = f"{what}: {type(root).__name__}: {self._hide_token(str(root))}"
+        is_unreachable = _NETWORK_ERRORS & {kind.__name__ for kind in type(root).__mro__}
+        return f"{said}: check the network and HF_ENDPOINT, and run it again" if is_unreachable else said
 
     def _hide_token(self, text: str) -> str:
         return " ".join(text.split()).replace(self._token or "\n", "<token>")[:300]

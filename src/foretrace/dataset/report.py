@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
-from foretrace.core.redactions import read_redactions
+from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.report import Report
 from foretrace.core.trace import Trace
+from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.filters.benchmark_sets import parse_benchmark
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import Gate
-from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Gate
+from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
 from foretrace.dataset.trace_filters import TraceSelection, name_source
+from foretrace.encodings.unread_calls import find_unread_calls
 
-DatasetFiles = dict[str, dict[str, dict[str, int]]]
-"""Number of rows by config, split and file; file names are relative to the dataset's folder."""
+_SHOWN_CHARS = 100
+"""Characters shown from the end of a message whose call was not read."""
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A file of rows."""
+
+    job: int
+    """Number of the job that wrote it."""
+    config: str
+    split: str
+    name: str
+    """Relative to the dataset's folder."""
+    rows: int
+
+
+class Origin(NamedTuple):
+    """Where a trace comes from."""
+
+    source: str
+    license: str
+    revision: str
+    """Empty if it is unknown."""
+    is_redacted: bool
+    """Whether something was removed from the trace."""
 
 
 class BuildCounts(msgspec.Struct, kw_only=True):
@@ -31,6 +56,7 @@ class BuildCounts(msgspec.Struct, kw_only=True):
 
     outcomes: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Attempts by outcome."""
+    origins: Counter[Origin] = msgspec.field(default_factory=Counter[Origin])
     duplicates: int = 0
     """Traces found in two inputs with the same key."""
     redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -40,7 +66,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     unredacted: int = 0
     """Traces that were not searched for secrets."""
     of_demo_model: int = 0
-    """Traces of the demo model."""
     steps: int = 0
     """Assistant messages."""
     corrected: int = 0
@@ -53,20 +78,10 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """The first of these calls."""
     actions: dict[str, Counter[str]] = {}
     """Labelled steps of wanted attempts, by split and action."""
-    licenses: Counter[str] = msgspec.field(default_factory=Counter[str])
-    sources: Counter[str] = msgspec.field(default_factory=Counter[str])
-    redacted_by_source: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Traces from which something was removed."""
-    source_licenses: dict[str, Counter[str]] = {}
-    """Traces by source and license."""
-    source_revisions: dict[str, Counter[str]] = {}
-    """Traces by source and revision, if it has one."""
     drops: dict[str, Counter[str]] = {}
     """Drops by config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows that the recipes made, by config. A selector may have left some out."""
-    families: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Pairs by family."""
     strengths: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Pairs by `FAMILY STRENGTH`."""
 
@@ -82,9 +97,29 @@ class BuildCounts(msgspec.Struct, kw_only=True):
             else:
                 setattr(self, name, own + more)
 
-    def count_drops(self, config: str) -> int:
-        """The drops of this config's recipe."""
-        return sum(self.drops.get(config, {}).values())
+    def count_trace(self, trace: Trace) -> None:
+        """Count a trace that is used."""
+        origin, redacted = trace.provenance, read_redactions(trace)
+        self.outcomes[OUTCOME_NAMES[trace.outcome.success]] += 1
+        self.origins[
+            Origin(name_source(trace), origin.license or "unknown", origin.revision or "", bool(redacted))
+        ] += 1
+        self.redacted.update(redacted)
+        self.transforms.update(origin.transforms)
+        self.unredacted += not is_redacted(trace)
+        self.of_demo_model += is_demo_model(origin.model)
+        for index in find_unread_calls(trace):
+            self.unread[origin.source] += 1
+            if len(self.unread_rows) < MAX_NAMED_ROWS:
+                text = " ".join(trace.messages[index].content[-2 * _SHOWN_CHARS :].split())[-_SHOWN_CHARS:]
+                self.unread_rows[f"{trace.key} {index} {text!r}"] += 1
+
+    def count_families(self) -> Counter[str]:
+        """Pairs by family."""
+        families = Counter[str]()
+        for name, pairs in self.strengths.items():
+            families[name.partition(" ")[0]] += pairs
+        return families
 
 
 class BuildReport(Report, msgspec.Struct, frozen=True):
@@ -101,48 +136,37 @@ class BuildReport(Report, msgspec.Struct, frozen=True):
 def make_manifest(
     settings: BuildSettings,
     inputs: Mapping[str, Any],
+    selection: TraceSelection,
     counts: BuildCounts,
-    configs: Mapping[str, Any],
     gates: Iterable[Gate],
-    difficulty: Mapping[str, Any],
-    warnings: list[str],
-    corrections: Corrections | None = None,
-    origins: Mapping[str, Any] | None = None,
-    mistakes: Mapping[str, Any] | None = None,
-    prompt_tokens: Mapping[str, Counter[int]] | None = None,
+    corrections: Corrections | None,
+    **described: Any,
 ) -> dict[str, Any]:
     """The manifest. Nothing in it depends on time, place or number of workers.
 
     Args:
         settings: Of the build.
         inputs: Numbers and digest of the traces.
+        selection: The work of the filters.
         counts: Of all shard jobs.
-        configs: The result of `describe_files` for each config.
         gates: The gates with their verdicts.
-        difficulty: How much of each family is easy.
-        warnings: For the reader of the card.
         corrections: The given corrections.
-        origins: The work of the filters and the outcome for each source's traces (`describe_origins`).
-        mistakes: Whose mistakes gave pairs, if predictions were given.
-        prompt_tokens: Rows by tokens of the prompt, in steps of `TOKENS_PER_BIN`, for each config.
+        **described: Further values.
     """
-    built_from = describe_build(settings, inputs, corrections)
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,
-        "versions": built_from["versions"],
-        "settings": built_from["settings"],
-        "token_counter": built_from["token_counter"],
+        **describe_build(settings, inputs, corrections),
         "instruction": make_instruction(settings.target),
-        "inputs": inputs,
-        "sources": dict(sorted(counts.sources.items())),
-        "licenses": dict(sorted(counts.licenses.items())),
+        "sources": _count_by(counts.origins, lambda origin: origin.source),
+        "licenses": _count_by(counts.origins, lambda origin: origin.license),
         "transforms": dict(sorted(counts.transforms.items())),
         "redacted": dict(sorted(counts.redacted.items())),
-        **(origins or {}),
+        **({"filters": selection.filters} if selection.filters else {}),
+        "by_source": _describe_sources(counts.origins, selection),
         "counts": {
             "traces": counts.outcomes.total(),
-            **{f"traces_{name}": counts.outcomes[name] for name in ("success", "failed", "unknown")},
+            **{f"traces_{name}": counts.outcomes[name] for name in OUTCOME_NAMES.values()},
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
             "traces_unredacted": counts.unredacted,
@@ -151,16 +175,19 @@ def make_manifest(
             **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
-        "configs": configs,
-        "families": dict(sorted(counts.families.items())),
+        "families": dict(sorted(counts.count_families().items())),
         "strengths": dict(sorted(counts.strengths.items())),
-        "prompt_tokens": {name: [by[n] for n in range(max(by) + 1)] for name, by in (prompt_tokens or {}).items()},
-        **({} if mistakes is None else {"mistakes": mistakes}),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],
-        "difficulty": difficulty,
-        "warnings": warnings,
+        **described,
     }
+
+
+def _count_by(origins: Mapping[Origin, int], name: Callable[[Origin], str]) -> dict[str, int]:
+    counts = Counter[str]()
+    for origin, traces in origins.items():
+        counts[name(origin)] += traces
+    return dict(sorted(counts.items()))
 
 
 def describe_build(
@@ -194,58 +221,44 @@ def _describe_settings(settings: BuildSettings, corrections: Corrections | None)
     return described
 
 
-def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def describe_files(folder: Path, files: Iterable[DataFile]) -> dict[str, Any]:
     """Rows, bytes, names and digests of the files of one config, by split."""
+    by_split: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    for file in sorted(files, key=lambda file: file.name):
+        by_split[file.split][file.name] = file.rows
     return {
         split: {
-            "rows": sum(files.values()),
-            "bytes": sum((folder / name).stat().st_size for name in files),
-            "files": sorted(files),
-            "sha256": {name: compute_sha256(folder / name) for name in sorted(files)},
+            "rows": sum(found.values()),
+            "bytes": sum((folder / name).stat().st_size for name in found),
+            "files": [*found],
+            "sha256": {name: compute_sha256(folder / name) for name in found},
         }
-        for split in SPLITS
-        if (files := splits.get(split))
+        for split, found in by_split.items()
+        if found
     }
 
 
-def count_origin(trace: Trace, counts: BuildCounts) -> None:
-    """Count a used trace under its source."""
-    origin, source = trace.provenance, name_source(trace)
-    counts.sources[source] += 1
-    counts.transforms.update(origin.transforms)
-    counts.redacted_by_source[source] += bool(read_redactions(trace))
-    counts.licenses[origin.license or "unknown"] += 1
-    counts.source_licenses.setdefault(source, Counter())[origin.license or "unknown"] += 1
-    if origin.revision:
-        counts.source_revisions.setdefault(source, Counter())[origin.revision] += 1
-
-
-def describe_origins(counts: BuildCounts, selection: TraceSelection) -> dict[str, Any]:
-    """For the manifest: the work of each filter, and the outcome for the traces of each source."""
-    return {
-        **({"filters": selection.filters} if selection.filters else {}),
-        "by_source": describe_sources(counts, selection),
-    }
-
-
-def describe_sources(counts: BuildCounts, selection: TraceSelection) -> dict[str, Any]:
+def _describe_sources(origins: Mapping[Origin, int], selection: TraceSelection) -> dict[str, Any]:
     """By source: traces read, traces left out by each filter, traces used, used traces from which something was
     removed, traces in merged groups, licenses (also of traces left out because of them), and revisions."""
+    filters = selection.filters
     left_out: dict[str, dict[str, int]] = defaultdict(dict)
-    for name, described in selection.filters.items():
+    merged = Counter[str]()
+    for name, described in filters.items():
+        merged.update(described.get("merged_by_source", {}))
         for source, reasons in described["by_source"].items():
             left_out[source][name] = sum(reasons.values())
-    refused = selection.filters.get("license", {}).get("by_source", {})
-    merged = {source for each in selection.filters.values() for source in each.get("merged_by_source", {})}
-    return {
-        source: {
-            "traces_in": counts.sources[source] + sum(left_out[source].values()),
+    found: dict[str, Any] = {}
+    for source in sorted({*left_out, *merged, *(origin.source for origin in origins)}):
+        own = {origin: traces for origin, traces in origins.items() if origin.source == source}
+        refused = filters.get("license", {}).get("by_source", {}).get(source, {})
+        found[source] = {
+            "traces_in": sum(own.values()) + sum(left_out[source].values()),
             "left_out": dict(sorted(left_out[source].items())),
-            "traces": counts.sources[source],
-            "redacted": counts.redacted_by_source[source],
-            "merged": sum(each.get("merged_by_source", {}).get(source, 0) for each in selection.filters.values()),
-            "licenses": dict(sorted({**counts.source_licenses.get(source, {}), **refused.get(source, {})}.items())),
-            "revisions": sorted(counts.source_revisions.get(source, {})),
+            "traces": sum(own.values()),
+            "redacted": sum(traces for origin, traces in own.items() if origin.is_redacted),
+            "merged": merged[source],
+            "licenses": dict(sorted((_count_by(own, lambda origin: origin.license) | refused).items())),
+            "revisions": sorted({origin.revision for origin in own} - {""}),
         }
-        for source in sorted({*counts.sources, *left_out, *merged})
-    }
+    return found

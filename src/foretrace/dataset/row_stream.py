@@ -21,8 +21,8 @@ from foretrace.dataset.plan import check_room, make_empty_error, make_jobs, plan
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.recipes.base import Config, Recipe, load_recipes
-from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import name_outcome, read_tasks
+from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
+from foretrace.dataset.shard_job import read_tasks
 
 _ROWS_AT_ONCE = 64
 """Rows converted to Python values at a time."""
@@ -36,12 +36,6 @@ class RowStream:
     """
 
     def __init__(self, traces: Sequence[Path], config: str, split: str, settings: BuildSettings) -> None:
-        """
-        Raises:
-            UsageError: an unsupported setting, an unknown split or config, a config whose rows are chosen among all
-                rows of a build, or traces of the demo model without permission.
-            BuildError: there are no traces.
-        """
         settings.check()
         check_room(settings)
         if split not in SPLITS:
@@ -70,7 +64,7 @@ class RowStream:
             for _, attempts in read_tasks(job, self._split):
                 for attempt in attempts:
                     attempt.targets = [t for t in attempt.targets if not self._is_held_out(t.prompt_digest)]
-                outcomes.update(name_outcome(attempt.trace) for attempt in attempts)
+                outcomes.update(OUTCOME_NAMES[attempt.trace.outcome.success] for attempt in attempts)
                 task = TaskAttempts(attempts, self._split, self._settings, drops)
                 for row in self._recipe.rows(task):
                     if row.config == self._config.name:

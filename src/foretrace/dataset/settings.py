@@ -74,13 +74,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Accept predictions that do not state that no row's own answer was learnt."""
 
     def check(self) -> None:
-        """Refuse unsupported settings before any work is done.
-
-        Raises:
-            UsageError: names the setting.
-            SourceError: the corrections cannot be read.
-            PredictionError: the predictions cannot be used.
-        """
+        """Refuse unsupported settings before any work is done."""
         self._check_mistakes()
         if self.corrections is not None:
             read_corrections(Path(self.corrections))

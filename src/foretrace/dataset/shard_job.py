@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Self
@@ -18,15 +19,13 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.files import make_own_name
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
-from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
-from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, UnreadPair
 from foretrace.dataset.filters.base import FoundTrace, encode_examined
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.parquet import TableWriter
-from foretrace.dataset.prompt_digests import Digests, pack_digests
+from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.proposer_guesses import GuessesByKey
 from foretrace.dataset.recipes.attempts import (
@@ -36,19 +35,16 @@ from foretrace.dataset.recipes.attempts import (
     make_attempt,
     select_targets,
 )
-from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Recipe, Row, RowSelector, load_configs, load_recipes
+from foretrace.dataset.recipes.base import Recipe, Row, RowSelector, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
-from foretrace.dataset.report import BuildCounts, DatasetFiles, count_origin
-from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
-from foretrace.dataset.statistical_gates import Pair, PairSample
+from foretrace.dataset.report import BuildCounts, DataFile
+from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.statistical_gates import MAX_SAMPLED_PAIRS, Pair, PairSample
 from foretrace.dataset.trace_filters import TraceSelection, examine_trace, make_trace_filters
-from foretrace.encodings.unread_calls import find_unread_calls
 from foretrace.engines.processes import release_memory
 
-_SHOWN_CHARS = 100
-"""Characters shown from the end of a message whose call was not read."""
-
-
+CANDIDATES = "candidates"
+"""How the names of files begin from whose rows a selector chooses in the end."""
 _decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
@@ -62,8 +58,6 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     shards: tuple[int, ...]
     folder: str = ""
     """Where to write the dataset's files."""
-    candidates_folder: str = ""
-    """Where to write rows from which a selector chooses in the end."""
     benchmarks: str = ""
     """The file written by `write_benchmarks`."""
     labels: str = ""
@@ -86,27 +80,45 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardResult(msgspec.Struct, kw_only=True):
-    """The result of one job."""
+    """The result of one job, or of all of them. Only a digest (8 bytes) is kept of each row's prompt."""
 
-    files: DatasetFiles = {}
-    candidates: DatasetFiles = {}
-    """Files from whose rows a selector chooses in the end, in the folder of candidates."""
-    counts: BuildCounts
-    prompts: dict[str, Digests]
-    """Digests of the prompts by split."""
-    sample: dict[str, list[Pair]]
+    files: list[DataFile] = []
+    counts: BuildCounts = msgspec.field(default_factory=BuildCounts)
+    prompts: dict[str, list[Digests]] = {}
+    """Digests of the prompts by split, for each job."""
+    sample: PairSample[Pair] = msgspec.field(default_factory=partial(PairSample[Pair], MAX_SAMPLED_PAIRS))
     """Pairs for the statistical gates, by family."""
-    shallow: dict[str, list[ShallowPair]]
+    shallow: PairSample[ShallowPair] = msgspec.field(
+        default_factory=partial(PairSample[ShallowPair], MAX_SHALLOW_PAIRS)
+    )
     """Pairs for measuring the difficulty of a family, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
     """Findings in the guesses of a proposer."""
+
+    def add(self, other: ShardResult) -> None:
+        """Add the result of another job, in any order."""
+        self.files += other.files
+        self.counts.add(other.counts)
+        for split, digests in other.prompts.items():
+            self.prompts.setdefault(split, []).extend(digests)
+        self.sample.merge(other.sample)
+        self.shallow.merge(other.shallow)
+        self.mistakes.add(other.mistakes)
+
+    def find_shared_prompts(self) -> dict[bytes, str]:
+        """Prompts found in several splits, and the split that keeps each."""
+        return find_shared_prompts({split: merge_digests(self.prompts.get(split, [])) for split in SPLITS})
+
+    def list_files(self, config: str) -> list[DataFile]:
+        """The files of a config."""
+        return [file for file in self.files if file.config == config]
 
 
 def build_shards(job: ShardJob) -> ShardResult:
     """Write the job's files and count what happened."""
     release_memory()
     with _ShardBuilder(job) as builder:
-        for split, attempts in read_tasks(job, counts=builder.counts):
+        for split, attempts in read_tasks(job, counts=builder.result.counts):
             builder.add(split, attempts)
         return builder.finish()
 
@@ -140,13 +152,8 @@ def examine_shards(job: ShardJob) -> list[FoundTrace]:
 def read_selected(
     job: ShardJob, counts: BuildCounts | None = None, tasks: Callable[[str], bool] | None = None
 ) -> Iterator[Trace]:
-    """Read the traces of the job's shards that were not left out, each with its final group.
-
-    Args:
-        job: The job.
-        counts: Counts the traces found in two folders.
-        tasks: Says by its id whether a task is wanted; `None` wants all.
-    """
+    """Read the traces of the job's shards that were not left out, each with its final group. `tasks` says by its id
+    whether a task is wanted."""
     stores = [TraceStore(Path(store)) for store in job.stores]
     return job.selection.apply(read_traces_once(stores, job.shards, counts, tasks))
 
@@ -154,13 +161,7 @@ def read_selected(
 def read_tasks(
     job: ShardJob, only: str | None = None, counts: BuildCounts | None = None
 ) -> Iterator[tuple[str, list[Attempt]]]:
-    """Split and attempts of each task, one group at a time, with their targets.
-
-    Args:
-        job: The job, with the splits of the groups.
-        only: Read only tasks of this split; `None` reads all.
-        counts: Counts the traces.
-    """
+    """Split and attempts of each task, one group at a time, with their targets; of one split if `only` names it."""
     counter = make_token_counter(job.settings.tokenizer)
     labels = _decode_labels(Path(job.labels).read_bytes()) if job.labels else {}
     for _, traces in groupby(read_selected(job, counts), key=lambda trace: trace.task.id):
@@ -172,7 +173,7 @@ def read_tasks(
             if only not in (None, job.splits[group]):
                 continue
             if counts is not None:
-                _count_trace(trace, counts)
+                counts.count_trace(trace)
             with contain_errors("prompts", trace.key):
                 known = labels.pop(trace.id, None)
                 attempt = make_attempt(trace, job.settings, counter, job.inferred_tools, job.corrections, known)
@@ -183,38 +184,14 @@ def read_tasks(
             yield job.splits[group], attempts
 
 
-def name_outcome(trace: Trace) -> str:
-    """The outcome as a word."""
-    return OUTCOME_NAMES[trace.outcome.success]
-
-
-def _count_trace(trace: Trace, counts: BuildCounts) -> None:
-    counts.outcomes[name_outcome(trace)] += 1
-    counts.redacted.update(read_redactions(trace))
-    counts.unredacted += not is_redacted(trace)
-    counts.of_demo_model += is_demo_model(trace.provenance.model)
-    count_origin(trace, counts)
-    for index in find_unread_calls(trace):
-        counts.unread[trace.provenance.source] += 1
-        if len(counts.unread_rows) < MAX_NAMED_ROWS:
-            text = " ".join(trace.messages[index].content[-2 * _SHOWN_CHARS :].split())[-_SHOWN_CHARS:]
-            counts.unread_rows[f"{trace.key} {index} {text!r}"] += 1
-
-
 def read_traces_once(
     stores: Sequence[TraceStore],
     shards: Iterable[int],
     counts: BuildCounts | None = None,
     tasks: Callable[[str], bool] | None = None,
 ) -> Iterator[Trace]:
-    """Read the traces of some shards, grouped by task; a trace found in two folders is read once.
-
-    Args:
-        stores: In any order. If they have different traces with the same key, the one with the smaller id is read.
-        shards: Their numbers.
-        counts: Counts the traces found in two folders.
-        tasks: Says by its id whether a task is wanted; `None` wants all.
-    """
+    """Read the traces of some shards, grouped by task; a trace found in two folders is read once. If folders have
+    different traces with the same key, the one with the smaller id is read, whatever the order of the folders."""
     for shard in shards:
         streams = [store.read(shard, tasks) for store in stores if shard in store.shards]
         last = ""
@@ -230,7 +207,8 @@ def read_traces_once(
 class _ShardBuilder:
     def __init__(self, job: ShardJob) -> None:
         self.job = job
-        self.counts = BuildCounts()
+        self.result = ShardResult()
+        self.counts = self.result.counts
         self._settings = job.settings
         self._recipes: list[Recipe] = load_recipes(job.settings.recipes)
         self._configs = load_configs(job.settings.recipes)
@@ -239,8 +217,6 @@ class _ShardBuilder:
         }
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
-        self._sample = PairSample[Pair]()
-        self._mistakes = MistakeSearch()
         # twice this job's share of the sample, to allow for uneven jobs
         self._shallow = PairSample[UnreadPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
@@ -263,8 +239,8 @@ class _ShardBuilder:
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
         if self.job.predictions:
-            task = TaskAttempts(attempts, split, self._settings, self._mistakes.drops)
-            self._mistakes.search(task, self.job.predictions)
+            search = self.result.mistakes
+            search.search(TaskAttempts(attempts, split, self._settings, search.drops), self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
             with contain_errors(f"recipe {recipe.configs[0].name}", attempts[0].trace.key) as found:
@@ -291,26 +267,26 @@ class _ShardBuilder:
             self._selectors[row.config].add(row)
             return
         if self._configs[row.config].pair_families:
-            self.counts.families[row.values["family"]] += 1
             self.counts.strengths[f"{row.values['family']} {row.values.get('strength', '')}".strip()] += 1
             if self._settings.statistical_gates:
-                self._measure_pair(row, split)
-        self._get_writer(self.job.folder, row.config, split).add(row)
+                self._sample_pair(row, split)
+        self._get_writer(row.config, split).add(row)
 
-    def _measure_pair(self, row: Row, split: str) -> None:
-        """Add the pair to the samples of its family, if they have room for it."""
+    def _sample_pair(self, row: Row, split: str) -> None:
         values = row.values
         family, pair, group = values["family"], values["pair"], values["group"]
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
-        if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
-            self._sample.add(family, Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected))
-        if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
-            self._shallow.add(f"{split}/{family}", UnreadPair(place, group, values["prompt"], chosen, rejected))
+        if family not in self._configs[row.config].mirrored:
+            self.result.sample.add(family, [Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)])
+        if split in DIFFICULTY_SPLITS:
+            unread = UnreadPair(place, group, values["prompt"], chosen, rejected)
+            self._shallow.add(f"{split}/{family}", [unread])
 
-    def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
+    def _get_writer(self, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
-            path = Path(folder) / f"{config}/{split}-{self.job.number:05d}-of-{self.job.count:05d}.parquet"
+            kind = CANDIDATES if config in self._selectors else split
+            path = Path(self.job.folder) / config / f"{kind}-{self.job.number:05d}-of-{self.job.count:05d}.parquet"
             self._writers[config, split] = TableWriter(path, self._configs[config], self._settings.seed)
         return self._writers[config, split]
 
@@ -318,19 +294,11 @@ class _ShardBuilder:
         """Close the files."""
         for config, selector in self._selectors.items():
             for row in selector.select(final=False):
-                self._get_writer(self.job.candidates_folder, config, "test").add(row)
-        files: DatasetFiles = {}
-        candidates: DatasetFiles = {}
+                self._get_writer(config, "test").add(row)
         for (config, split), writer in self._writers.items():
-            name = f"{config}/{writer.path.name}"
-            written = candidates if config in self._selectors else files
-            written.setdefault(config, {}).setdefault(split, {})[name] = writer.close()
-        return ShardResult(
-            files=files,
-            candidates=candidates,
-            counts=self.counts,
-            prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
-            sample=self._sample.take(),
-            shallow={name: [pair.read() for pair in pairs] for name, pairs in self._shallow.take().items()},
-            mistakes=self._mistakes,
-        )
+            file = DataFile(self.job.number, config, split, f"{config}/{writer.path.name}", writer.close())
+            self.result.files.append(file)
+        self.result.prompts = {split: [pack_digests(prompts)] for split, prompts in self._prompts.items()}
+        for place, pairs in self._shallow.take().items():
+            self.result.shallow.add(place, [pair.read() for pair in pairs])
+        return self.result

@@ -1,26 +1,21 @@
 """The statistical gates: families of pairs that can be guessed without reading the prompt are removed and named.
 
-Three blind guessers see only the two completions of a pair: `length` sees how long they are, `format` their
-punctuation, and `completion` their characters. Each is a logistic model on the difference phi(chosen) - phi(rejected),
-without an intercept, so it is antisymmetric: it cannot profit from the order in which a pair is shown. It learns on
-half of a family's groups, and is measured on the other half.
-"""
+Three blind guessers see only the two completions of a pair. Each is a logistic model on phi(chosen) - phi(rejected)
+without an intercept, so that the order of a pair cannot help. It learns on half of a family's groups, and is measured
+on the other half."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import itemgetter
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.core.digest import digest
-from foretrace.dataset.parquet import TableWriter, read_rows
-from foretrace.dataset.recipes.base import Config, Gate, GateVerdict
+from foretrace.dataset.recipes.base import Gate, GateVerdict
 
 CONFIDENCE = 0.99
 """Two-sided confidence of the reported intervals. `measure_accuracy` explains why .99."""
@@ -45,24 +40,16 @@ class PairwiseAccuracy(NamedTuple):
 
 
 def measure_accuracy(scores: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
-    """How often the scores are right, with a t interval from the delete-one-group jackknife.
+    """How often the scores, score(chosen) - score(rejected), are right, with a t interval from the delete-one-group
+    jackknife.
 
-    Pairs of one group share a task and resemble one another, so groups, not pairs, are the units. The jackknife (leave
-    out one group, see how far the accuracy moves) holds its level with few and unequal groups, where a bootstrap over
-    groups is too narrow. Degrees of freedom: the effective number of groups, G = (sum n)^2 / sum n^2, minus one. The
-    half-width is at least 1.5/G: even if all G groups agree, up to 3/G of all groups may differ (the rule of three),
-    each by half a point.
+    Pairs of one group resemble one another, so groups are the units. Degrees of freedom: the effective number of
+    groups, G = (sum n)^2 / sum n^2, minus one. The half-width is at least 1.5/G: even if all G groups agree, up to 3/G
+    of all groups may differ (the rule of three), each by half a point.
 
     Why 99%: three guessers are tried on each of four families. For a family at blind chance the probability that one
-    guesser's interval lies wholly above .55 is at most .004 (exact binomial; the worst case is all pairs of a group
-    alike and 20 to 30 held-out groups) and below .0001 for 150 groups or more. So a small family raises a false alarm
-    in about 1% of builds at most, and an ordinary one practically never; at 95% it would be up to .013 per guesser. A
-    true .65 fails 98 times in 100 on 500 independent held-out pairs, 65 on 200, and 57 on 170, about the smallest
-    number that can pass.
-
-    Args:
-        scores: One per pair, score(chosen) - score(rejected).
-        groups: The group of each pair.
+    guesser's interval lies wholly above .55 is at most .004 (.013 at 95%), so that a small family raises a false alarm
+    in about 1% of builds. A true .65 fails 98 times in 100 on 500 independent held-out pairs, and 65 on 200.
     """
     right = np.where(np.abs(scores) <= _NO_SCORE, 0.5, (scores > 0).astype(np.float64))
     index = {group: at for at, group in enumerate(dict.fromkeys(groups))}
@@ -147,9 +134,7 @@ def measure_shortcuts(families: Mapping[str, Sequence[Pair]], seed: int) -> list
     """Measure the blind guessers on every family, sorted by family. The order of the pairs does not matter.
 
     A build measures only families that are not mirrored: one with the reverse of each pair in the same group gives
-    exactly .5. A figure below .5 is not a fault. Longer cycles (a > b > c > a) balance each text too, but a guesser
-    with fixed scores gets two of the three right.
-    """
+    exactly .5."""
     gates: list[Gate] = []
     for family, pairs in sorted(families.items()):
         shuffled = sorted(pairs, key=lambda pair: (digest("shortcuts/sample", str(seed), pair.id), pair))
@@ -180,10 +165,7 @@ def describe_shortcut(figure: Mapping[str, Any], verdict: GateVerdict) -> str:
 
 
 def split_by_group(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """(learnt from, held out): the groups in order of their hash with the seed, cut in the middle.
-
-    A group's pairs are all on one side. With an odd number of groups the held-out side gets one more.
-    """
+    """(learnt from, held out): the groups in order of their hash with the seed, cut in the middle."""
     groups = sorted({pair.group for pair in pairs}, key=lambda group: digest("shortcuts/split", str(seed), group))
     learnt = frozenset(groups[: len(groups) // 2])
     return [pair for pair in pairs if pair.group in learnt], [pair for pair in pairs if pair.group not in learnt]
@@ -209,9 +191,8 @@ def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Seq
 def score_rows(train: Any, test: Any, strength: float) -> Floats:
     """Scores of the test rows by a logistic model learnt from the train rows; positive if `chosen` looks better.
 
-    Each row is a difference chosen - rejected, dense or sparse. The model has no intercept and a quadratic penalty. It
-    equals scikit-learn's `LogisticRegression` with `C=strength`, whose import takes a second and 60 MB (and that of
-    scipy's optimizers half a second).
+    Each row is a difference chosen - rejected, dense or sparse. The model equals scikit-learn's `LogisticRegression`
+    with `C=strength`, whose import takes a second and 60 MB.
     """
     if not train.shape[1]:
         return np.zeros(test.shape[0])
@@ -350,61 +331,28 @@ MAX_SAMPLED_PAIRS = 1000
 """Most pairs of each family that the statistical gates read."""
 
 
-class HasPlace(Protocol):
-    """A pair that a sample may take."""
-
-    @property
-    def place(self) -> str:
-        """A hash that orders the pairs of the family; the first ones form the sample."""
-        ...
-
-
-_PairT = TypeVar("_PairT", bound=HasPlace)
+_PairT = TypeVar("_PairT", bound=tuple[Any, ...])
 
 
 class PairSample(Generic[_PairT]):
-    """The first pairs of each family, in order of their places."""
+    """The first pairs of each family: tuples that begin with their place in it."""
 
-    def __init__(self, most: int = MAX_SAMPLED_PAIRS) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._families: dict[str, list[tuple[str, int, _PairT]]] = {}
-        """Pairs, each with its place and the number of its job."""
-        self._last: dict[str, str] = {}
-        """For families that were cut: the last place that can be in the sample."""
+        self._families: dict[str, list[_PairT]] = {}
 
-    def wants(self, family: str, place: str) -> bool:
-        """Whether a pair with this place can still be in the sample."""
-        return family not in self._last or place <= self._last[family]
-
-    def add(self, family: str, *pairs: _PairT, job: int = 0) -> None:
-        """Add pairs of a shard job. Jobs may come in any order: of pairs with the same place, the job with the lower
-        number is first. The pairs of one job must come in the same order in every build."""
+    def add(self, family: str, pairs: Iterable[_PairT]) -> None:
+        """Add pairs, in any order."""
         sample = self._families.setdefault(family, [])
-        sample.extend((pair.place, job, pair) for pair in pairs)
+        sample.extend(pairs)
         if len(sample) > 1.25 * self._most:
-            self._cut(family)
+            sample[:] = sorted(sample)[: self._most]
+
+    def merge(self, other: PairSample[_PairT]) -> None:
+        """Add the pairs of another sample."""
+        for family, pairs in other.take().items():
+            self.add(family, pairs)
 
     def take(self) -> dict[str, list[_PairT]]:
         """The sample, by family."""
-        for family in self._families:
-            self._cut(family)
-        return {family: [pair for *_, pair in sample] for family, sample in self._families.items()}
-
-    def _cut(self, family: str) -> None:
-        sample = self._families[family]
-        sample.sort(key=itemgetter(0, 1))
-        del sample[self._most :]
-        if len(sample) == self._most:
-            self._last[family] = sample[-1][0]
-
-
-def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
-    """Rewrite a file of pairs without some families, or remove it if no rows remain; returns the number of rows."""
-    with TableWriter(path, config, seed) as writer:
-        for values in read_rows(path, config):
-            if values["family"] not in families:
-                writer.add(config.make_row(values))
-        rows = writer.close()
-    if not rows:
-        path.unlink()
-    return rows
+        return {family: sorted(sample)[: self._most] for family, sample in self._families.items()}

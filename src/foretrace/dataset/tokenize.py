@@ -147,25 +147,19 @@ class _ChatTemplate:
             raise BuildError(f"the chat template cannot show {where}: {error}") from None
 
     def _find_argument_form(self, calls: int) -> bool:
-        """Whether the template wants arguments as objects rather than JSON text, found by rendering a small chat.
-
-        A template that drops tool calls does not raise, and would train empty turns.
-
-        Raises:
-            BuildError: it shows neither form.
-        """
-        refusal: BuildError | None = None
-        for as_objects in (True, False):
+        """Whether the template wants arguments as objects rather than JSON text, found by rendering a small chat. A
+        template that drops tool calls does not raise, and would train empty turns."""
+        try:
+            self._check_calls_shown(calls, as_objects=True)
+        except BuildError as refusal:
             try:
-                self._check_calls_shown(calls, as_objects)
-            except BuildError as error:
-                refusal = refusal or error
-            else:
-                return as_objects
-        assert refusal is not None
-        raise refusal
+                self._check_calls_shown(calls, as_objects=False)
+            except BuildError:
+                raise refusal from None
+            return False
+        return True
 
-    def _check_calls_shown(self, calls: int, as_objects: bool) -> None:
+    def _check_calls_shown(self, calls: int, *, as_objects: bool) -> None:
         numbers = range(calls)
         asked = [
             {

@@ -118,31 +118,20 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     def apply(self, traces: Iterable[Trace]) -> Iterator[Trace]:
         """The traces that are kept, each with its final group."""
-        return (kept for trace in traces if (kept := self._apply_to(trace)) is not None)
-
-    def _apply_to(self, trace: Trace) -> Trace | None:
-        if trace.key in self.left_out:
-            return None
-        group = self.groups.get(trace.task.group, trace.task.group)
-        if group == trace.task.group:
-            return trace
-        return msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
+        for trace in traces:
+            if trace.key in self.left_out:
+                continue
+            if group := self.groups.get(trace.task.group):
+                trace = msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
+            yield trace
 
 
 def make_trace_filters(settings: BuildSettings, benchmarks: Path) -> list[TraceFilter]:
-    """The filters for these settings, in the order in which they decide; copies are last.
-
-    Args:
-        settings: Of the build.
-        benchmarks: The file of `write_benchmarks` for the benchmarks of the settings.
-    """
-    filters: list[TraceFilter] = []
-    if settings.license_allow or settings.license_deny:
-        filters.append(LicenseFilter(settings))
-    filters.append(BenchmarkFilter(settings, benchmarks))
-    filters.append(FlagFilter(settings))
-    filters.append(CopyFilter(keeps_best=settings.dedup == "keep-best"))
-    return filters
+    """The filters for these settings, in the order in which they decide; `benchmarks` is a file of
+    `write_benchmarks`."""
+    licenses = [LicenseFilter(settings)] if settings.license_allow or settings.license_deny else []
+    copies = CopyFilter(keeps_best=settings.dedup == "keep-best")
+    return [*licenses, BenchmarkFilter(settings, benchmarks), FlagFilter(settings), copies]
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequence[LabelEvidence]) -> ExaminedTrace:
@@ -176,42 +165,37 @@ def name_source(trace: Trace) -> str:
 def select_traces(
     filters: Sequence[TraceFilter], examined: Iterable[FoundTrace], scratch: Path | None = None
 ) -> TraceSelection:
-    """Let the filters decide, in turn.
-
-    Args:
-        filters: The filters that examined the traces.
-        examined: The encoded results of `examine_trace`, in any order.
-        scratch: A folder for data that does not fit into memory.
-
-    Raises:
-        BuildError: two traces with the same key.
-    """
+    """Let the filters decide, in turn, about the encoded results of `examine_trace`. They may fill the folder
+    `scratch`."""
     with sort_examined(examined, scratch) as left:
         return _decide(filters, left)
 
 
 def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelection:
     described: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
-    # Whether a trace may stay is unknown if a filter could not examine it.
-    failed = {trace.key: INTERNAL_ERROR for trace in left if INTERNAL_ERROR in trace.findings}
-    if failed:
-        asked, (left, by_source) = left, _leave_out(left, failed)
-        described[INTERNAL_ERROR] = _describe(asked, left, by_source)
-    left_out = dict(failed)
-    for each in filters:
-        asked = left
-        decision = each.decide(asked)
-        merges += decision.merged_groups
-        kept_together += decision.kept_together
-        left, by_source = _leave_out(asked, decision.left_out)
-        left_out |= dict.fromkeys(decision.left_out, each.name)
-        described[each.name] = {
-            **_describe(asked, left, by_source),
+
+    def take(name: str, decision: Decision) -> ExaminedTraces:
+        kept, by_source = _leave_out(left, decision.left_out)
+        left_out.update(dict.fromkeys(decision.left_out, name))
+        merges.extend(decision.merged_groups)
+        kept_together.extend(decision.kept_together)
+        described[name] = {
+            "traces": len(left),
+            "left_out": len(left) - len(kept),
+            "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
             **decision.figures,
             **({"notes": decision.notes} if decision.notes else {}),
         }
+        return kept
+
+    # Whether a trace may stay is unknown if a filter could not examine it.
+    if failed := {trace.key: INTERNAL_ERROR for trace in left if INTERNAL_ERROR in trace.findings}:
+        left = take(INTERNAL_ERROR, Decision(left_out=failed))
+    for each in filters:
+        left = take(each.name, each.decide(left))
     return TraceSelection(
         left_out=left_out,
         groups=merge_groups(merges),
@@ -219,14 +203,6 @@ def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelect
         filters=described,
         lacks_tools=not left or not all(trace.names_tools for trace in left),
     )
-
-
-def _describe(asked: ExaminedTraces, left: ExaminedTraces, by_source: Mapping[str, Counter[str]]) -> dict[str, Any]:
-    return {
-        "traces": len(asked),
-        "left_out": len(asked) - len(left),
-        "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
-    }
 
 
 def _leave_out(traces: ExaminedTraces, reasons: Mapping[str, str]) -> tuple[ExaminedTraces, dict[str, Counter[str]]]:

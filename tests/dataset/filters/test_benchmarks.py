@@ -71,7 +71,6 @@ def test_each_place_is_told(settings: BuildSettings) -> None:
     found = selection.filters["benchmarks"]
     assert set(selection.left_out) == {"a", "b", "c", "d", "g", "garden-7:sample"}
     assert found["by_source"] == {"little:train": {"garden": 6}}
-    assert found["traces_that_mention_an_id"] == 1
     assert found["looked_for"]["garden"] | {"digest": ""} == {
         "problems": 2,
         "by": ["id", "statement", "solution"],
@@ -97,7 +96,6 @@ def test_without_a_setting_known_benchmarks_are_reported() -> None:
     found = selection.filters["benchmarks"]
     assert not selection.left_out
     assert {name: counts["traces"] for name, counts in found["found"].items()} == {"humaneval": 1, "mbpp": 1}
-    assert found["traces_like_swebench"] == {"little:train": 1}
     assert "humaneval by id, statement, solution (164 problems); mbpp by id (974" in found["notes"][0]
     assert found["notes"][1] == "What is found of humaneval, mbpp is reported, and not left out."
 
@@ -124,7 +122,6 @@ def test_what_many_tasks_share_is_no_copy(settings: BuildSettings) -> None:
     many = [trace(f"k{n}", user(shared), says("Yes."), task=f"t{n}") for n in range(9)]
     selection = select(settings, *many)
     assert not selection.left_out
-    assert selection.filters["benchmarks"]["hits_of_13_words"] == 9
     assert set(select(settings, *many, trace("whole", user(STATEMENT), says("Yes."), task="u")).left_out) == {"whole"}
 
 
@@ -138,13 +135,3 @@ def test_build_leaves_them_out_and_says_so(settings: BuildSettings, tmp_path: Pa
     assert manifest["counts"]["traces"] == len(traces) - 1
     assert manifest["settings"]["decontaminate"] == ["garden"]
     assert str(tmp_path) not in (tmp_path / "d/manifest.json").read_text()
-
-
-def test_ids_that_are_only_mentioned_hide_no_copy(tmp_path: Path) -> None:
-    rows = [{"id": f"Garden/{n}", **({"solution": SOLUTION} if n == 300 else {})} for n in range(301)]
-    (tmp_path / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    listing = "\n".join(f"Garden/{n}" for n in range(200))
-    one = trace("a", user("Go."), calls("bash", {"command": "cat ids"}), seen(listing), says(SOLUTION))
-    selection = select(BuildSettings(decontaminate=(str(tmp_path / "garden.jsonl"),)), one)
-    assert list_copies(selection) == [("a", "Garden/300", "solution", "agent", 3)]
-    assert selection.filters["benchmarks"]["traces_that_mention_an_id"] == 1

@@ -23,7 +23,7 @@ def check(*jobs: list[tuple[str, str, str]], family: str = "argument", split: st
         sides = {
             name: [[ChatText("assistant", row[at])] for row in rows] for at, name in ((1, "chosen"), (2, "rejected"))
         }
-        one.add_rows(split, RowGroup(plain, sides, lambda name: []))
+        one.add_rows(split, RowGroup({**plain, **sides}.__getitem__, lambda name: []))
         one.finish()
         checks.append(one)
     return {gate.name: gate for gate in MirrorCheck.make_gates(checks)}

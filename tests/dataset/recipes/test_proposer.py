@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
 from foretrace.api.datasets import build
-from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, ToolCall
 
@@ -68,15 +66,6 @@ def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
         assert [r["state_version"] for r in attempt] == sorted(r["state_version"] for r in attempt)
 
 
-def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:
-    one = corpus(1)[0]
-    bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, license=None))
-    built(tmp_path, one, bare)
-    found = {row["key"]: row for row in rows(tmp_path / "d", "trajectories")}
-    assert {key: row["license"] for key, row in found.items()} == {"bare": "unknown", one.key: "MIT"}
-    assert (found["bare"]["source"], found["bare"]["success"]) == ("little", True)
-
-
 def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
     bad = msgspec.structs.replace(
         corpus(1)[0], key="bad", outcome=Outcome(success=False, reward=0.25, flags=("peeked",))
@@ -92,17 +81,3 @@ def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
             assert (row["success"], row["reward"], row["flags"]) == ends[row["key"]]
             assert row["weight"] == (0.2 if row["success"] is False else 1.0)
     assert any(row["key"] == "bad" for row in rows(tmp_path / "d", "proposer"))
-
-
-@pytest.mark.parametrize("weights", [{"good": 1.0}, {"failed": -1.0}, {"failed": float("nan")}])
-def test_weights_are_checked_first(tmp_path: Path, weights: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="success, failed, unknown"):
-        built(tmp_path, *corpus(2), outcomes="all", weights=weights)
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "name"), [("success", "failed"), ("success", "unknown"), ("not_failed", "failed")]
-)
-def test_a_weight_that_no_row_can_have_is_refused(tmp_path: Path, outcomes: str, name: str) -> None:
-    with pytest.raises(UsageError, match="no row has that outcome"):
-        built(tmp_path, *corpus(2), outcomes=outcomes, weights={name: 0.5})

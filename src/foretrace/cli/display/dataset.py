@@ -65,7 +65,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> 
             left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
     _show_counts(output, "left out", left_out)
     benchmarks = filters.get("benchmarks", {})
-    if benchmarks.get("found") or benchmarks.get("traces_like_swebench"):
+    if benchmarks.get("found"):
         output.print()
         for note in benchmarks["notes"]:
             output.print(note)

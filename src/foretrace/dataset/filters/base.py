@@ -83,11 +83,6 @@ class ExaminedTraces(Sequence[ExaminedTrace]):
     """In order of their keys. They are read from a table on disk each time; only 8 bytes per trace are in memory."""
 
     def __init__(self, table: sqlite3.Connection, rows: array[int]) -> None:
-        """
-        Args:
-            table: The table of `sort_examined`.
-            rows: The row of each trace, in order of the keys.
-        """
         self._table, self._rows = table, rows
 
     def __len__(self) -> int:
@@ -104,29 +99,19 @@ class ExaminedTraces(Sequence[ExaminedTrace]):
 
 @contextlib.contextmanager
 def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> Generator[ExaminedTraces]:
-    """Sort examined traces by key, in a table that is deleted after the block. It is in `scratch` or a temporary
-    folder.
-
-    Raises:
-        BuildError: two traces with the same key, or the table cannot be written.
-    """
+    """Sort examined traces by key, in a table in `scratch` or a temporary folder that is deleted after the block."""
     path = None if scratch is None else scratch / "examined"
-    with _report_write_errors(path), contextlib.closing(sqlite3.connect(path or "")) as table:
-        table.executescript("PRAGMA journal_mode = OFF; CREATE TABLE traces (key TEXT PRIMARY KEY, data BLOB)")
-        for key, data in found:
-            try:
-                table.execute("INSERT INTO traces VALUES (?, ?)", (key, data))
-            except sqlite3.IntegrityError:
-                (known,) = table.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
-                raise _make_twice_error(known, data) from None
-        rows = table.execute("SELECT rowid FROM traces ORDER BY key")
-        yield ExaminedTraces(table, array("q", (row for (row,) in rows)))
-
-
-@contextlib.contextmanager
-def _report_write_errors(path: Path | None) -> Generator[None]:
     try:
-        yield
+        with contextlib.closing(sqlite3.connect(path or "")) as table:
+            table.executescript("PRAGMA journal_mode = OFF; CREATE TABLE traces (key TEXT PRIMARY KEY, data BLOB)")
+            for key, data in found:
+                try:
+                    table.execute("INSERT INTO traces VALUES (?, ?)", (key, data))
+                except sqlite3.IntegrityError:
+                    (known,) = table.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
+                    raise _make_twice_error(known, data) from None
+            rows = table.execute("SELECT rowid FROM traces ORDER BY key")
+            yield ExaminedTraces(table, array("q", (row for (row,) in rows)))
     except sqlite3.OperationalError as error:
         raise BuildError(f"{path or 'the folder of temporary files'}: cannot write: {error}") from None
 

@@ -1,8 +1,7 @@
 """The problems of benchmarks that foretrace knows by name, and of the user's files.
 
-foretrace does not include the text of any benchmark. It has fingerprints of some, hashes of eight words in a row that
-every build looks for. scripts/make_benchmark_fingerprints.py makes them.
-"""
+It includes no text of a benchmark, only fingerprints of some: hashes of eight words in a row, which
+scripts/make_benchmark_fingerprints.py makes."""
 
 from __future__ import annotations
 
@@ -77,11 +76,7 @@ class BenchmarkName(NamedTuple):
 
 
 def parse_benchmark(text: str) -> BenchmarkName:
-    """A benchmark from `humaneval`, `humaneval=FILE` or `FILE`, which is named after the file.
-
-    Raises:
-        UsageError: an unknown name, a missing file, or one whose ending does not show its format.
-    """
+    """A benchmark from `humaneval`, `humaneval=FILE` or `FILE`, which is named after the file."""
     name, is_named, file = text.strip().partition("=")
     setting = Setting("decontaminate", text)
     if not name:
@@ -98,12 +93,7 @@ def parse_benchmark(text: str) -> BenchmarkName:
 
 
 def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[str]]:
-    """The problems of these benchmarks, and a warning for each with unusable rows: their number, and the first fault.
-
-    Raises:
-        UsageError: an unknown name, or a file that is missing or has no problems.
-        ProblemError: a file or the Hub cannot be read.
-    """
+    """The problems of these benchmarks, and a warning for each that has unusable rows."""
     problems: list[BenchmarkProblem] = []
     warnings: list[str] = []
     for name, path in map(parse_benchmark, texts):
@@ -118,13 +108,10 @@ def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[
             why = f"no row has an id, a statement, a solution or tests; columns that are read: {columns}"
             raise UsageError(f"{path or name}: {why}")
         problems += usable
-        for number, row in enumerate(rows, 1):
-            if isinstance(row, _Unusable):
-                warnings.append(
-                    f"{path or name}: {len(rows) - len(usable):,} of {len(rows):,} rows hold nothing to look for, "
-                    f"first row {number}: {row.why}"
-                )
-                break
+        unusable = [(number, row.why) for number, row in enumerate(rows, 1) if isinstance(row, _Unusable)]
+        if unusable:
+            what = f"{len(unusable):,} of {len(rows):,} rows hold nothing to look for"
+            warnings.append(f"{path or name}: {what}, first row {unusable[0][0]}: {unusable[0][1]}")
     return problems, warnings
 
 
@@ -154,16 +141,11 @@ def write_benchmarks(problems: Sequence[BenchmarkProblem], folder: Path) -> Path
 
 def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
     """A digest of everything that is looked for."""
-    return digest(
-        *(
-            part
-            for p in problems
-            for part in (
-                *(p.benchmark, p.id, p.statement, p.solution, p.tests),
-                *((each.hashes + each.tell).hex() for _, each in sorted(p.fingerprints.items())),
-            )
-        )
-    )
+    parts: list[str] = []
+    for problem in problems:
+        parts += [problem.benchmark, problem.id, problem.statement, problem.solution, problem.tests]
+        parts += [(each.hashes + each.tell).hex() for _, each in sorted(problem.fingerprints.items())]
+    return digest(*parts)
 
 
 def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable]:

@@ -34,10 +34,8 @@ class CopyFilter:
     name = "copies"
 
     def __init__(self, *, keeps_best: bool = False) -> None:
-        """
-        Args:
-            keeps_best: Leave out trajectories that are copies of a better one: a successful one, or else a shorter one.
-        """
+        """With `keeps_best`, leave out trajectories that are copies of a better one: a successful, or else a shorter
+        one."""
         self._keeps_best = keeps_best
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> tuple[bytes, bytes]:
@@ -178,12 +176,7 @@ class _Clusters:
 
 
 def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: Mapping[str, Collection[str]]) -> Gate:
-    """The verdict on the written rows.
-
-    Args:
-        kept_together: Keys of traces that are copies, by cluster.
-        keys: Of the rows that were read back, by split.
-    """
+    """The verdict on the written rows, given the keys of copies by cluster, and those of the rows by split."""
     by_cluster = [{split: key for split in SPLITS for key in reversed(c) if key in keys[split]} for c in kept_together]
     parted = [[*by_split.values()] for by_split in by_cluster if len(by_split) > 1]
     return Gate(

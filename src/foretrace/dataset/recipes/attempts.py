@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -123,9 +124,9 @@ class Attempt:
         """Indexes of the steps with each action key, ascending; filled on first use."""
         self._repeats: dict[int, bool] = {}
 
-    def select_targets(self, until: int | None = None) -> None:
-        """Fill `targets` with the steps up to message `until`, or with all steps."""
-        within = [label for label in self.labels if until is None or label.index <= until]
+    def select_targets(self, until: float = math.inf) -> None:
+        """Fill `targets` with the steps up to message `until`."""
+        within = (label for label in self.labels if label.index <= until)
         self.targets = [target for label in within if (target := self._make_target(label)) is not None]
 
     def find_action_key(self, index: int) -> ActionKey:
@@ -136,11 +137,13 @@ class Attempt:
 
     def is_shown(self, action_key: ActionKey, index: int) -> bool:
         """Whether the prompt at `index` shows an earlier step with this action key."""
-        steps = (self._steps_by_action or self._index_actions()).get(action_key)
+        if not self._steps_by_action:
+            for label in self.labels:
+                self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
+        steps = self._steps_by_action.get(action_key)
         if steps is None or steps[0] >= index:
             return False
-        place = bisect.bisect_left(steps, index) - 1
-        return steps[place] >= self.prompts.find_first_shown(index)
+        return steps[bisect.bisect_left(steps, index) - 1] >= self.prompts.find_first_shown(index)
 
     def is_repeat(self, index: int) -> bool:
         """Whether the prompt at `index` shows an earlier step that did the same as the one at `index`."""
@@ -148,14 +151,8 @@ class Attempt:
             self._repeats[index] = self.is_shown(self.find_action_key(index), index)
         return self._repeats[index]
 
-    def _index_actions(self) -> dict[ActionKey, list[int]]:
-        self._steps_by_action = {}
-        for label in self.labels:
-            self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
-        return self._steps_by_action
-
     def count_shared_messages(self, other: Attempt) -> int:
-        """Number of first messages that two attempts share. Their prompts differ after these."""
+        """Number of first messages that two attempts share."""
         pairs = zip(self.trace.messages, other.trace.messages, strict=False)
         same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
         return sum(1 for _ in takewhile(bool, same))
@@ -212,16 +209,8 @@ def make_attempt(
     corrections: Corrections | None,
     labels: list[StepLabel] | None = None,
 ) -> Attempt:
-    """Label a trace, and prepare its prompts.
-
-    Args:
-        trace: The trace, as read from its source.
-        settings: Of the build.
-        counter: Counts the tokens of prompts.
-        inferred_tools: The tools that its prompts show if the source does not list any.
-        corrections: A person's actions, which override the labels.
-        labels: The result of `label_trace`, if the caller has it.
-    """
+    """Label a trace, unless the caller has its labels, and prepare its prompts. They show inferred tools if the source
+    does not list any; the actions of `corrections` override the labels."""
     labels = label_trace(trace) if labels is None else labels
     if corrections is not None:
         labels = corrections.apply(trace, labels)

@@ -1,9 +1,7 @@
 """The interface of a recipe, which turns the attempts at one task into rows of one or more configs.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Recipe`, and name it in `BUILT_IN` of
-`core/plugins.py`. A config is one dataset of the build. It defines its columns, its repository on the Hub, the gates it
-adds, and the final choice of its rows. See docs/build.md.
-"""
+`core/plugins.py`. See docs/build.md."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from foretrace.core.message_columns import ChatText, MessageColumn
+from foretrace.core.message_columns import MessageColumn
 from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.core.trace import Trace
 from foretrace.dataset.recipes.attempts import TaskAttempts
@@ -74,12 +72,10 @@ class Row(NamedTuple):
 class RowGroup(NamedTuple):
     """Rows of one config read back from a file, by column."""
 
-    values: dict[str, list[Any]]
-    """Plain columns."""
-    messages: Mapping[str, list[list[ChatText]]]
-    """Message columns, converted on first use; equal texts are one object."""
+    read: Callable[[str], list[Any]]
+    """The values of a column, as the recipe gave them; equal texts of messages are one object."""
     open: Callable[[str], list[MessageColumn]]
-    """A message column with each distinct text once."""
+    """A column of messages with each distinct text once."""
 
 
 class RowCheck:
@@ -116,16 +112,12 @@ class RowSelector(Protocol):
     """The reason under which other rows are counted as drops."""
 
     def add(self, row: Row) -> None:
-        """Add a candidate. In the final choice, its `values` lack the columns of messages."""
+        """Add a candidate."""
         ...
 
     def select(self, *, final: bool) -> Iterator[Row]:
         """The rows that stay, in order of rank. With `final=False`, all rows that the final choice may need."""
         ...
-
-
-def _make_no_salt(values: Mapping[str, Any]) -> str:
-    return ""
 
 
 @dataclass(frozen=True)
@@ -139,7 +131,7 @@ class Config:
     repository: str | None = None
     """Ending of its repository's name on the Hub, e.g. `proposer-sft`. Configs with the same ending share a repository.
     `None`: it is never pushed."""
-    salt: Callable[[Mapping[str, Any]], str] = _make_no_salt
+    salt: Callable[[Mapping[str, Any]], str] | None = None
     """Distinguishes rows of this config at one step, from their values."""
     accounts_for: Literal["steps", "traces"] | None = None
     """Every step, or every trace, must give one row or one counted drop. The gate `counts` checks it."""
@@ -160,7 +152,7 @@ class Config:
 
     def make_row(self, values: dict[str, Any]) -> Row:
         """A row with these values, made by a recipe or read back."""
-        return Row(self.name, values["key"], values["step"], self.salt(values), values)
+        return Row(self.name, values["key"], values["step"], self.salt(values) if self.salt else "", values)
 
 
 class Recipe(Protocol):
@@ -174,11 +166,7 @@ class Recipe(Protocol):
 
 
 def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of these names (all when empty): foretrace's own in the order of its table, then others by name.
-
-    Raises:
-        UsageError: no such recipe, or the object is not a recipe.
-    """
+    """The recipes of these names (all when empty): foretrace's own in the order of its table, then others by name."""
     usual = {name: place for place, name in enumerate(plugin_names("recipe"))}
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
     return [make_plugin("recipe", name, Recipe) for name in chosen]

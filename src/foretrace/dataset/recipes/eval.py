@@ -5,6 +5,7 @@ Every step of a test group is a candidate. Two slices are kept: a natural one, a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from foretrace.dataset.parquet import find_rank
@@ -17,8 +18,6 @@ MAX_NEXT_ACTIONS = 5
 """Number of next action types in a row, including its own."""
 _COMMON_CLASS_ROWS = 20
 """A class with at least this many rows counts when the balanced slice sets the size of its classes."""
-_Ranked = tuple[str, Row]
-"""(rank in the shuffle, row)."""
 
 
 class EvalSlices:
@@ -32,16 +31,14 @@ class EvalSlices:
 
     def __init__(self, settings: BuildSettings) -> None:
         self._seed = settings.seed
-        self._size = settings.eval_size
-        self._class_size = settings.eval_size // 9
-        self._natural: list[_Ranked] = []
-        self._classes: dict[str, list[_Ranked]] = {}
+        self._natural = _SmallestRanks(settings.eval_size)
+        self._classes: dict[str, _SmallestRanks] = defaultdict(lambda: _SmallestRanks(settings.eval_size // 9))
 
     def add(self, row: Row) -> None:
         """Add a candidate."""
         rank = find_rank(self._seed, row)
-        _add_if_small((rank, row), self._natural, self._size)
-        _add_if_small((rank, row), self._classes.setdefault(str(row.values["action"]), []), self._class_size)
+        self._natural.add(rank, row)
+        self._classes[str(row.values["action"])].add(rank, row)
 
     def select(self, *, final: bool) -> Iterator[Row]:
         """Rows in the order of their rank, with `natural` and `balanced` set.
@@ -50,30 +47,32 @@ class EvalSlices:
         slice, all classes with at least `_COMMON_CLASS_ROWS` rows (or all classes, if none has that many) have the same
         number of rows. Rarer classes keep all of theirs.
         """
-        natural = dict(_find_smallest(self._natural, self._size))
-        classes = [_find_smallest(rows, self._class_size) for rows in self._classes.values()]
+        natural = self._natural.take()
+        classes = [rows.take() for rows in self._classes.values()]
         sizes = [len(rows) for rows in classes]
         common = min((size for size in sizes if size >= _COMMON_CLASS_ROWS), default=min(sizes, default=0))
-        balanced = {rank for rows in classes for rank, _ in rows[:common]}
-        candidates = natural | {rank: row for rows in classes for rank, row in rows}
-        for rank, row in sorted(candidates.items(), key=_rank):
+        balanced = {rank for rows in classes for rank in list(rows)[:common]}
+        candidates = {rank: row for rows in (natural, *classes) for rank, row in rows.items()}
+        for rank, row in sorted(candidates.items()):
             if not final or rank in natural or rank in balanced:
                 yield row._replace(values=row.values | {"natural": rank in natural, "balanced": rank in balanced})
 
 
-def _add_if_small(row: _Ranked, rows: list[_Ranked], size: int) -> None:
-    """Add the row; from time to time, drop all but the `size` rows with the smallest ranks."""
-    rows.append(row)
-    if len(rows) > 2 * size + 64:
-        rows[:] = _find_smallest(rows, size)
+class _SmallestRanks:
+    """The rows with the smallest ranks. Others are dropped from time to time."""
 
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._rows: dict[str, Row] = {}
 
-def _find_smallest(rows: list[_Ranked], size: int) -> list[_Ranked]:
-    return sorted(rows, key=_rank)[:size]
+    def add(self, rank: str, row: Row) -> None:
+        self._rows[rank] = row
+        if len(self._rows) > 2 * self._size + 64:
+            self._rows = self.take()
 
-
-def _rank(row: _Ranked) -> str:
-    return row[0]
+    def take(self) -> dict[str, Row]:
+        """The rows by rank, in order."""
+        return {rank: self._rows[rank] for rank in sorted(self._rows)[: self._size]}
 
 
 CONFIG = Config(

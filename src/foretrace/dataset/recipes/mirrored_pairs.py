@@ -1,20 +1,15 @@
 """Mirrored pairs: two steps of one task make two rows, and each step is chosen in one row and rejected in the other.
 
-For example, the agent ran A at prompt 1 and B at prompt 2. Row 1 is prompt 1 with A chosen and B rejected; row 2 is
-prompt 2 with B chosen and A rejected. Every completion is thus chosen as often as it is rejected, so its text,
-length or form does not tell which answer is right.
-
-The rule "reject what the agent had already done" must not help either. In the families `argument` and `type_swap`,
-pairs are taken only if the rule is right in one row and wrong in the other, or says nothing in both. The family
-`redundancy` is about repeats, so there the rule may help.
-"""
+So no text, length or form of a completion tells which answer is right. In the families `argument` and `type_swap`, the
+rule "reject what the agent had already done" must not help either: pairs are taken only if it is right in one row and
+wrong in the other, or says nothing in both."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, combinations
@@ -24,7 +19,7 @@ import msgspec
 
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.trace import Message
-from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Target, TaskAttempts
+from foretrace.dataset.recipes.attempts import Attempt, Target, TaskAttempts
 
 _WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
 _MAX_VALUE_CHARS = 200
@@ -41,17 +36,13 @@ class AcceptedActions:
                 for target in attempt.targets:
                     self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
-    def accepts_key(self, at: Target, wrong: ActionKey) -> bool:
-        """Whether some successful attempt did what the key describes at the prompt of `at`."""
-        if not self._by_prompt:
-            return False
-        return any(target.action_key == wrong for target in self._by_prompt.get(at.prompt_digest, ()))
+    def find_at(self, target: Target) -> Sequence[Target]:
+        """What successful attempts did at the prompt of `target`."""
+        return self._by_prompt.get(target.prompt_digest, ()) if self._by_prompt else ()
 
     def accepts(self, at: Target, wrong: Target) -> bool:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
-        if not self._by_prompt:
-            return False
-        return any(are_same_targets(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
+        return any(are_same_targets(target, wrong) for target in self.find_at(at))
 
 
 def are_same_targets(one: Target, other: Target) -> bool:
@@ -66,10 +57,8 @@ def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
 
 
 def are_interchangeable(first: Target, second: Target) -> bool:
-    """Whether the order of two steps may not matter, so that neither is a wrong answer at the prompt of the other.
-
-    True for two reads with only reads between them, and for two reads of different attempts, whose order is unknown.
-    """
+    """Whether the order of two steps may not matter, so that neither is a wrong answer at the prompt of the other: two
+    reads with only reads between them, or of different attempts."""
     if first.label.effect is not Effect.PURE_READ or second.label.effect is not Effect.PURE_READ:
         return False
     if first.attempt is not second.attempt:
@@ -79,9 +68,8 @@ def are_interchangeable(first: Target, second: Target) -> bool:
 
 
 def find_call_shape(message: Message) -> tuple[Any, ...] | None:
-    """The shape of a call: its tool, its argument names and the program of its command. Calls of the same shape differ
-    only in values, such as `cat a.py` and `cat b.py`. `None` if the message does not have exactly one call, or has a
-    long value."""
+    """The shape of a call: its tool, its argument names and the program of its command. `None` if the message does not
+    have exactly one call, or has a long value."""
     if len(message.tool_calls) != 1:
         return None
     call = message.tool_calls[0]
@@ -95,11 +83,8 @@ def find_call_shape(message: Message) -> tuple[Any, ...] | None:
 
 
 def has_visible_values(wrong: Target, at: Target) -> bool:
-    """Whether the prompt at `at` shows every value in which the two calls differ.
-
-    If the agent read `a.py` and the wrong call reads `b.py`, the prompt must name both files. If it named only one of
-    them, a guesser could tell the answers apart by that.
-    """
+    """Whether the prompt at `at` shows every value in which the two calls differ. If it named only the file of one of
+    them, a guesser could tell the answers apart by that."""
     mine, others = (_find_named_values(target.message.tool_calls[0].arguments) for target in (at, wrong))
     if not others - mine or not mine - others:
         return False
@@ -181,7 +166,7 @@ def find_mirrored_pairs(
                     break
                 if (first, second) in used or not quota.has_room(first.place, second.place):
                     continue
-                if family in REPEAT_BALANCED and _is_repeat_rule_right(first, second):
+                if family in REPEAT_BALANCED and not _is_repeat_rule_even(first, second):
                     continue
                 tries[place] += 1
                 pair = _make_mirrored_pair(family, first, second, accepted, of_types=task.settings.target == "type")
@@ -194,9 +179,9 @@ def find_mirrored_pairs(
                     yield ready
 
 
-def _is_repeat_rule_right(first: Target, second: Target) -> bool:
-    """Whether the rule "reject what was already done" is more often right than wrong, or the reverse, on both rows."""
-    return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) != 0
+def _is_repeat_rule_even(first: Target, second: Target) -> bool:
+    """Whether the rule "reject what was already done" is as often right as wrong on the two rows."""
+    return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) == 0
 
 
 class Quota:
@@ -227,11 +212,9 @@ class Quota:
 def _wait_for_other_order(
     waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: Quota
 ) -> list[MirroredPair]:
-    """Return the pair together with a waiting one that has its two types in the other order. If there is none, keep the
-    pair waiting and return nothing.
+    """Return the pair together with a waiting one that has its two types in the other order, or keep it waiting.
 
-    Edits tend to come late in a trace, and reads early. Without this balance, the type of an action and its place in
-    the trace would reveal which answer is right.
+    Edits tend to come late in a trace, and reads early: type and place in the trace would tell the right answer.
     """
     order = (str(pair.first.label.action), str(pair.second.label.action))
     other = waiting.get((order[1], order[0]))

@@ -1,12 +1,8 @@
 """The family `proposer`: if a proposer guessed both the right action and a wrong one, the wrong one is rejected.
 
-Both answers of such a pair are guesses of the proposer, so neither its style nor the fact of being guessed reveals the
-right one. A candidate becomes a pair if there is a twin for it. Without the prompt, an answer shows only its rank,
-confidence, action, tool, program and length, or is a common completion known by heart. A twin is a pair of the same
-split in which all of these are the same, but the right and the wrong answer are exchanged. So each rule based on them
-is right in exactly half of the pairs: "prefer the higher rank", "prefer the tool that is called more often", "`submit`
-is mostly wrong".
-"""
+Without the prompt, an answer shows only its rank, confidence, action, tool, program and length, or is a common text. A
+candidate becomes a pair if there is a twin in the same split in which all of these are the same, but the right and the
+wrong answer are exchanged. So each rule based on them is right in exactly half of the pairs."""
 
 from __future__ import annotations
 
@@ -69,12 +65,7 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
     """Steps and guesses that give no candidate, by reason."""
 
     def search(self, task: TaskAttempts, predictions: Mapping[str, Mapping[int, Sequence[Prediction]]]) -> None:
-        """Add the candidates of one task, each wrong answer once per prompt.
-
-        Args:
-            task: The task, with selected targets and with the `drops` of this object.
-            predictions: The guesses by key and step, best first.
-        """
+        """Add the candidates of one task, each wrong answer once per prompt, given the guesses by key and step."""
         wanted = [attempt for attempt in task.attempts if attempt.wanted]
         accepted = AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         done: set[tuple[bytes, str]] = set()
@@ -173,7 +164,7 @@ def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: Ac
         return "partly_right"
     if not message.tool_calls and not target.message.tool_calls:
         return "without_call"  # two actions without calls differ only in their label
-    if accepted.accepts_key(target, key):
+    if any(other.action_key == key for other in accepted.find_at(target)):
         return "accepted"
     return "interchangeable" if _is_interchangeable(target, message, key) else None
 
@@ -224,10 +215,7 @@ def choose_mistakes(
 ) -> list[MistakeCandidate]:
     """The candidates with a twin, each followed by it; the likeliest guesses first.
 
-    Args:
-        candidates: Those of all shard jobs, in any order.
-        excluded: Prompts found in several splits, and the split that keeps each.
-        pairs: Most pairs from one trace; a step gives one.
+    `excluded` has prompts found in several splits, and the split that keeps each. One trace gives at most `pairs`.
     """
     able = [each for each in candidates if excluded.get(each.prompt, each.split) == each.split]
     able.sort(key=lambda each: (max(each.right.rank, each.wrong.rank), each.place))
@@ -281,12 +269,8 @@ def find_confidence_class(confidence: float | None) -> int | None:
 def make_mistakes(
     chosen: Sequence[MistakeCandidate], guesses: Mapping[str, Mapping[int, Sequence[Prediction]]]
 ) -> dict[str, dict[int, Mistake]]:
-    """The chosen mistakes by key and step, from which the recipe makes pairs.
-
-    Args:
-        chosen: The chosen candidates, each followed by its twin.
-        guesses: All guesses, by key and step.
-    """
+    """The mistakes by key and step, from which the recipe makes pairs, of candidates that are followed by their
+    twins."""
     found: dict[str, dict[int, Mistake]] = {}
     for place, candidate in enumerate(chosen):
         first, twin = chosen[place - place % 2 : place - place % 2 + 2]

@@ -1,9 +1,7 @@
 """`trajectories`: whole attempts as chat messages, which are marked if trained.
 
-Messages have the form that chat templates of tool-calling models accept: arguments as objects, and no empty fields.
-Calls of a generated trace stay in the text, as its instructions ask. A trace with results inside the agent's own turn
-(protocol `inline`) has no such form; use `export --format inline` for it.
-"""
+Messages have the form that chat templates of tool-calling models accept: arguments as objects, and no empty fields. A
+trace with results inside the agent's own turn (protocol `inline`) has no such form."""
 
 from __future__ import annotations
 

@@ -1,19 +1,14 @@
 """`verifier` (prompt, chosen, rejected) and `verifier_unpaired` (prompt, completion, label): pairs of real actions.
 
-Pairs of the families argument, type_swap and redundancy come with their mirror, see `mirrored_pairs.py`; it also
-defines when an action is a fair wrong answer. A pair of the family sibling is what a successful and a failed attempt
-did at one prompt. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
-
-The gates of the pairs check the written files. `shortcut/FAMILY`: each pair of a mirrored family appears in both
-orders, so a guesser that does not read the prompt is right in exactly half of the pairs. `repeats`: in the families
-`argument` and `type_swap`, the rule "reject the action that the prompt already shows" is right in exactly half of the
-pairs.
-"""
+Pairs of the families argument, type_swap and redundancy come with their mirror (`mirrored_pairs.py`); a pair of the
+family sibling is what a successful and a failed attempt did at one prompt; the family proposer has the wrong guesses of
+a proposer (`proposer_mistakes.py`)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,8 +17,6 @@ from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
 from foretrace.dataset.recipes.attempts import (
     ActionKey,
-    Attempt,
-    Mistake,
     Target,
     TaskAttempts,
     make_action_key,
@@ -55,8 +48,7 @@ class MirrorCheck(RowCheck):
 
     def add_rows(self, split: str, rows: RowGroup) -> None:
         """Count the pairs; the two rows of a mirrored pair are in the same shard job."""
-        plain, messages = rows.values, rows.messages
-        columns = (plain["family"], plain["group"], messages["chosen"], messages["rejected"])
+        columns = map(rows.read, ("family", "group", "chosen", "rejected"))
         for family, group, chosen, rejected in zip(*columns, strict=True):
             if family in MIRRORED:
                 self.pairs[family] += 1
@@ -72,8 +64,7 @@ class MirrorCheck(RowCheck):
     @classmethod
     def make_gates(cls, checks: Sequence[MirrorCheck]) -> list[Gate]:
         """`shortcut/FAMILY` for each mirrored family that has pairs. If each pair has its reverse, any guesser that
-        sees only the two completions, or even the group, is right in one of the two. This is a proof, so nothing is
-        fitted."""
+        sees only the two completions, or even the group, is right in one of the two."""
         gates: list[Gate] = []
         for family, count in sorted(sum((check.pairs for check in checks), Counter[str]()).items()):
             unmirrored = sum((check.unmirrored.get(family, Counter()) for check in checks), Counter[tuple[str, ...]]())
@@ -99,10 +90,8 @@ class RepeatsCheck(RowCheck):
 
     def __init__(self, settings: BuildSettings) -> None:
         super().__init__(settings)
-        self.right: dict[str, float] = {}
-        """Pairs that the rule gets right, by family; a tie counts one half."""
-        self.pairs: Counter[str] = Counter()
-        """Number of pairs by family."""
+        self.points: Counter[tuple[str, float]] = Counter()
+        """Pairs by family, and by whether the rule is right; a tie counts one half."""
         self._rejected: dict[tuple[str, int], list[tuple[str, str]]] = {}
         """Family and rejected completion of each pair, by key and step."""
 
@@ -110,7 +99,7 @@ class RepeatsCheck(RowCheck):
         """Store the pairs until their prompts arrive."""
         if self.settings.target != "call":
             return
-        columns = (rows.values["key"], rows.values["step"], rows.values["family"], rows.messages["rejected"])
+        columns = map(rows.read, ("key", "step", "family", "rejected"))
         for key, step, family, rejected in zip(*columns, strict=True):
             self._rejected.setdefault((key, step), []).append((family, rejected[0].content))
 
@@ -123,8 +112,7 @@ class RepeatsCheck(RowCheck):
         chosen = make_action_key(trace.messages[step])
         for family, rejected in pairs:
             sign = (_read_action_key(rejected) in shown) - (chosen in shown)
-            self.right[family] = self.right.get(family, 0.0) + (1 + sign) / 2
-            self.pairs[family] += 1
+            self.points[family, (1 + sign) / 2] += 1
 
     def finish(self) -> None:
         """Drop the completions."""
@@ -136,10 +124,11 @@ class RepeatsCheck(RowCheck):
         the dataset's targets are not calls, since nothing was measured."""
         if not all(check.settings.target == "call" for check in checks):
             return []
+        points = sum((check.points for check in checks), Counter[tuple[str, float]]())
         figure: dict[str, Any] = {}
-        for family in sorted({family for check in checks for family in check.pairs}):
-            right = sum(check.right.get(family, 0.0) for check in checks)
-            figure[family] = round(right / sum(check.pairs[family] for check in checks), 4)
+        for family in sorted({family for family, _ in points}):
+            found = [(point, pairs) for (name, point), pairs in points.items() if name == family]
+            figure[family] = round(sum(point * n for point, n in found) / sum(n for _, n in found), 4)
         wrong = [family for family in REPEAT_BALANCED if figure.get(family, 0.5) != 0.5]
         detail = "share that is right by rejecting what the prompt shows as done; argument and type_swap: .5"
         return [Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)]
@@ -214,9 +203,11 @@ class Verifier:
         for chosen, rejected in _find_sibling_pairs(task, accepted):
             pair = digest(chosen.attempt.trace.key, "sibling", str(chosen.index), rejected.attempt.trace.key)
             yield from _make_rows(chosen, _read_wrong(rejected), "sibling", "weak", pair, task.settings)
-        for chosen, mistake, message in _find_proposer_pairs(wanted):
-            wrong = _WrongAnswer(make_guess_text(mistake.guess, message), str(mistake.guess.action), Outcome())
-            yield from _make_rows(chosen, wrong, FAMILY, "weak", mistake.pair, task.settings)
+        for chosen in (target for attempt in wanted for target in attempt.targets):
+            mistake = chosen.attempt.mistakes.get(chosen.index)
+            if mistake is not None and (message := read_guess_message(mistake.guess)) is not None:
+                wrong = _WrongAnswer(make_guess_text(mistake.guess, message), str(mistake.guess.action), Outcome())
+                yield from _make_rows(chosen, wrong, FAMILY, "weak", mistake.pair, task.settings)
 
 
 class _WrongAnswer(NamedTuple):
@@ -230,15 +221,6 @@ class _WrongAnswer(NamedTuple):
 
 def _read_wrong(target: Target) -> _WrongAnswer:
     return _WrongAnswer(target.text, target.label.action, target.attempt.trace.outcome)
-
-
-def _find_proposer_pairs(wanted: Iterable[Attempt]) -> Iterator[tuple[Target, Mistake, Message]]:
-    """The steps at which a proposer's mistake becomes a pair, and the mistake."""
-    for attempt in wanted:
-        for target in attempt.targets:
-            mistake = attempt.mistakes.get(target.index)
-            if mistake is not None and (message := read_guess_message(mistake.guess)) is not None:
-                yield target, mistake, message
 
 
 def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterator[tuple[Target, Target]]:
@@ -256,7 +238,7 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterat
         key = attempt.trace.key
         for target in attempt.targets:
             prompt = target.prompt_digest
-            for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
+            for wrong in sorted(failed_by_prompt.get(prompt, ()), key=partial(_find_place, task.settings.seed)):
                 same = are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
@@ -267,8 +249,8 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterat
                 yield target, wrong
 
 
-def _shuffle(targets: Iterable[Target], seed: int) -> list[Target]:
-    return sorted(targets, key=lambda target: hash_fraction(str(seed), target.attempt.trace.key, str(target.index)))
+def _find_place(seed: int, target: Target) -> float:
+    return hash_fraction(str(seed), target.attempt.trace.key, str(target.index))
 
 
 def _make_rows(
