@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
-from foretrace.evaluation.prompt_values import (
-    FILE,
-    find_files,
-    find_root,
-    list_created,
-    list_files,
-    make_relative,
-)
+from foretrace.evaluation.prompt_values import FILE, find_files, find_root, list_created, list_files, make_relative
 
 
 def look(task: str, *past: Turn) -> PromptView:

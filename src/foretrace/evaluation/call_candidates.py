@@ -48,24 +48,16 @@ class CallTemplate(NamedTuple):
     arguments: str
     """JSON text with slots."""
 
-    @property
-    def files(self) -> int:
-        """Number of files to fill in; several in a row count as two."""
-        return _count_files(self.arguments)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names, without folders, of the files it contains literally."""
-        return _find_names(self.arguments)
-
 
 @lru_cache(maxsize=16_384)
-def _count_files(arguments: str) -> int:
+def count_files(arguments: str) -> int:
+    """Number of files to fill into a template; several in a row count as two."""
     return sum(1 + bool(many) for _, many in _FILE_SLOT.findall(arguments))
 
 
 @lru_cache(maxsize=16_384)
 def _find_names(arguments: str) -> frozenset[str]:
+    """Names, without folders, of the files that a template contains literally."""
     return frozenset(map(posixpath.basename, FILE.findall(arguments.replace("<root>", ""))))
 
 
@@ -330,13 +322,13 @@ def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBo
     for template, shares in templates.items():
         if not values.root and "<root>" in template.arguments.replace(_ENTER_ROOT, ""):
             continue
-        fillings = list_fillings(template.files)
+        fillings = list_fillings(count_files(template.arguments))
         usage = Usage(
             template.action,
             shares,
             groups=book.count_groups(template),
             fills=len(fillings),
-            strange=not template.names <= values.names,
+            strange=not _find_names(template.arguments) <= values.names,
             own=own.get(template),
         )
         for place, filling in enumerate(fillings):

@@ -28,14 +28,7 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
-from foretrace.evaluation.dataset_rows import (
-    ACTIONS,
-    PLACES,
-    DatasetRow,
-    RowKind,
-    read_rows_of_kind,
-    read_target,
-)
+from foretrace.evaluation.dataset_rows import ACTIONS, PLACES, DatasetRow, RowKind, read_rows_of_kind, read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 from foretrace.evaluation.savings import check_number
 

@@ -66,7 +66,7 @@ class PromptReader:
 
     def __init__(self, tools: Collection[str] = ()) -> None:
         self._tools = frozenset(tools)
-        self._calls: dict[str, tuple[ToolCall, ...]] = {}
+        self._find_calls = lru_cache(_CACHED_TEXTS)(self._parse)
 
     def read(self, prompt: Sequence[tuple[str, str]]) -> PromptView:
         """Read a prompt, a list of (role, content)."""
@@ -83,22 +83,14 @@ class PromptReader:
                 head.append(_OMISSION.sub("", content))
         return PromptView(system, "\n\n".join(filter(None, head)), _make_turns(messages))
 
-    def _find_calls(self, text: str) -> tuple[ToolCall, ...]:
-        found = self._calls.get(text)
-        if found is None:
-            if len(self._calls) >= _CACHED_TEXTS:
-                self._calls.clear()
-            found = self._calls[text] = tuple(self._parse(text))
-        return found
-
-    def _parse(self, text: str) -> list[ToolCall]:
-        if calls := [call for call in find_calls(text) if call.error is None]:
+    def _parse(self, text: str) -> tuple[ToolCall, ...]:
+        if calls := tuple(call for call in find_calls(text) if call.error is None):
             return calls
         for encoding in _WITHOUT_TAGS:
-            calls = encoding.parse(text)
+            calls = tuple(encoding.parse(text))
             if calls and all(call.error is None and call.name in self._tools for call in calls):
                 return calls
-        return []
+        return ()
 
 
 @lru_cache(maxsize=4096)

@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from foretrace.core.errors import UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.predictors.base import (
-    ActionAndTool,
-    Guess,
-    list_tools,
-    name_target,
-    name_turn,
-    rank_actions,
-)
+from foretrace.evaluation.predictors.base import ActionAndTool, Guess, list_tools, name_target, name_turn, rank_actions
 from foretrace.evaluation.prompt_reading import PromptReader
 
 _Context = tuple[ActionAndTool, ...]
@@ -61,6 +54,8 @@ class Markov:
         return rank_actions(self.measure_shares(self._find_context(prompt)), k)
 
     def _find_context(self, prompt: Sequence[ChatText]) -> _Context:
+        if not self._order:
+            return ()
         names = [_START] * self._order + [name_turn(turn) for turn in self._reader.read(prompt).turns]
         return tuple(names[len(names) - self._order :])
 

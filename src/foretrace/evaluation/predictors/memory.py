@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.call_candidates import (
@@ -31,13 +30,12 @@ from foretrace.evaluation.call_candidates import (
     list_candidates,
     make_templates,
 )
-from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
 from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
 from foretrace.evaluation.prompt_values import NamedFile, find_root
 
-_ACTIONS = [*map(str, ActionType)]
 _FOLDS = (8, 4)
 """Number of folds of groups, with few rows and with many. The ranker learns on each fold with the templates of the
 others, and with types predicted by a model that has not seen it, since in use it will meet new groups."""
@@ -157,7 +155,7 @@ def _make_features(
     last_tool = last_calls[0].name if last_calls else ""
     called = {call.name for turn in turns for call in turn.calls}
     situation = _describe_situation(turns)
-    of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(_ACTIONS)}
+    of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(ACTIONS)}
 
     def describe(tool: str, arguments: str, candidate: Candidate) -> list[float]:
         usage = candidate.usage
@@ -188,7 +186,7 @@ def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:
     since_check = next((ago for ago, turn in enumerate(reversed(turns)) if turn.label.action == "verifier"), 20)
     last_action = str(turns[-1].label.action) if turns else ""
     return [
-        float(_ACTIONS.index(last_action)) if last_action in _ACTIONS else -1.0,
+        float(ACTIONS.index(last_action)) if last_action in ACTIONS else -1.0,
         float(bool(turns) and turns[-1].label.failed),
         float(since_write),
         float(since_check),

@@ -13,14 +13,7 @@ import numpy as np
 from foretrace.core.digest import hash_fraction
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.predictors.base import (
-    ActionAndTool,
-    Guess,
-    list_tools,
-    name_target,
-    name_turn,
-    rank_actions,
-)
+from foretrace.evaluation.predictors.base import ActionAndTool, Guess, list_tools, name_target, name_turn, rank_actions
 from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
 
 _WORD_BUCKETS = 1 << 14
