@@ -19,13 +19,13 @@ from foretrace.evaluation.call_candidates import (
     list_past_calls,
     make_templates,
 )
-from foretrace.evaluation.prompt_reading import PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PromptView, read_prompt
 
 TASK = "Fix `parse_it` in\n/w\nplease."
 
 
 def look(task: str, *past: Turn) -> PromptView:
-    return PromptReader().read(make_prompt(task, past))
+    return read_prompt(make_prompt(task, past))
 
 
 def list_after(past: list[Turn], *known: Turn) -> Candidates:

@@ -124,7 +124,7 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
         folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]
         report = run(folders, folder, settings, engine=where, overwrite=overwrite, progress=progress)
         if given["references"]:
-            from foretrace.api.scoring import add_references
+            from foretrace.api.evaluation import add_references
 
             add_references(folder, progress=progress)
         write_dataset_report(folder)

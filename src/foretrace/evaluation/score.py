@@ -22,7 +22,6 @@ from foretrace.evaluation.figures import (
     Measured,
     is_eligible,
     judge_guesses,
-    make_score_rows,
     measure_figures,
     measure_parts,
     round_estimate,
@@ -70,7 +69,8 @@ class _Slice(NamedTuple):
 
     def score(self, predictions: _Predictions) -> list[ScoreRow]:
         """The figures with their intervals over groups."""
-        return make_score_rows(self.name, self.measure(predictions, "group", predictions.most))
+        figures = self.measure(predictions, "group", predictions.most)
+        return [ScoreRow(self.name, metric, *round_estimate(values), n) for metric, (values, n) in figures.items()]
 
 
 def score(

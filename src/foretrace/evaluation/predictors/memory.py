@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from foretrace.evaluation.call_candidates import (
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
-from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PastTurn, PromptView, read_prompt
 from foretrace.evaluation.prompt_values import NamedFile, find_root
 
 _FOLDS = (8, 4)
@@ -48,35 +48,23 @@ _TREES, _LEAVES = (50, 80), (7, 15)
 """Number of trees and of leaves per tree, each with few rows and with many."""
 
 
-class _Counted(NamedTuple):
-    """What the template book counts for one row."""
-
-    group: str
-    context: TemplateContext
-    templates: tuple[CallTemplate, ...]
-
-
-class _Knowledge(NamedTuple):
-    """What is needed to make and describe candidates."""
-
-    tools: tuple[str, ...]
-    book: TemplateBook
+_Counted = tuple[str, TemplateContext, tuple[CallTemplate, ...]]
+"""What the template book counts for one row: its group, the context, and the templates of its call."""
 
 
 class Memory:
     """Guesses the most likely candidates of a prompt. The confidence is that of the whole call."""
 
     def __init__(self) -> None:
-        self._reader = PromptReader()
-        self._knowledge = _Knowledge((), TemplateBook(()))
+        self._tools: tuple[str, ...] = ()
+        self._book = TemplateBook(())
         self._types = Regression()
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Learn the templates, and fit the ranker on folds of the rows."""
-        tools = tuple(list_tools(rows))
-        self._reader = PromptReader(tools)
-        counted = [_count_row(row, self._reader.read(row.prompt), tools) for row in rows]
+        self._tools = tuple(list_tools(rows))
+        counted = [_count_row(row, read_prompt(row.prompt, self._tools), self._tools) for row in rows]
         folds = _assign_folds(rows)
         self._types = Regression()
         self._types.fit(rows)
@@ -87,22 +75,22 @@ class Memory:
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
-            known = _Knowledge(tools, TemplateBook(others or counted))
+            self._book = TemplateBook(others or counted)
             for at in (at for at in chosen if folds[at] == fold):
-                view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
-                candidates, made = _describe(view, known, held_out[at] or self._types.measure_types(view))
+                view, target = read_prompt(rows[at].prompt, self._tools), _find_target(rows[at])
+                candidates, made = self._describe(view, held_out[at] or self._types.measure_types(view))
                 if candidates:
                     features.append(made)
                 right += [key == target for key in candidates]
-        self._knowledge = _Knowledge(tools, TemplateBook(counted))
+        self._book = TemplateBook(counted)
         self._ranker = _fit_ranker(
             np.concatenate(features) if features else np.zeros((0, 1)), right, few=len(chosen) < _FEW_ROWS
         )
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The most likely calls."""
-        view = self._reader.read(prompt)
-        candidates, features = _describe(view, self._knowledge, self._types.measure_types(view))
+        view = read_prompt(prompt, self._tools)
+        candidates, features = self._describe(view, self._types.measure_types(view))
         if not candidates:
             return []
         shares = self._ranker(features)
@@ -112,6 +100,12 @@ class Memory:
             Guess(candidate.usage.action, tool or None, arguments, share)
             for share, ((tool, arguments), candidate) in ranked[:k]
         ]
+
+    def _describe(self, view: PromptView, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
+        """The candidates and their features; `types` are the probabilities of the action types."""
+        context = find_context(view, self._tools)
+        candidates = list_candidates(view, context, self._book)
+        return candidates, _make_features(view, candidates, types, context.agent.split())
 
 
 def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
@@ -135,15 +129,8 @@ def _find_target(row: DatasetRow) -> tuple[str, str] | None:
 def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Counted:
     context, target = find_context(view, tools), _find_target(row)
     if target is None or len(target[1]) > _LONGEST_TEMPLATE:
-        return _Counted(row.group, context, ())
-    return _Counted(row.group, context, make_templates(row.action, *target, find_root(view)))
-
-
-def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
-    """The candidates and their features; `types` are the probabilities of the action types."""
-    context = find_context(view, known.tools)
-    candidates = list_candidates(view, context, known.book)
-    return candidates, _make_features(view, candidates, types, context.agent.split())
+        return row.group, context, ()
+    return row.group, context, make_templates(row.action, *target, find_root(view))
 
 
 def _make_features(
