@@ -214,22 +214,17 @@ class Replay:
         return found
 
     def _make_step(self, step: PlannedStep, guesses: Sequence[GuessedCall], *, foreseen: bool) -> SimulatedStep:
+        latencies = (self._settings.guess_latency, step.proposer_s, GUESS_S)
         return SimulatedStep(
             model_s=step.model_s,
             tool_s=step.tool_s,
             call_s=step.call_s,
             eligible=step.effect in self._safe,
             state_version=step.state_version,
-            proposer_s=self._find_guess_s(step),
+            proposer_s=next(each for each in latencies if each is not None),
             guesses=tuple(guesses),
             foreseen=foreseen,
         )
-
-    def _find_guess_s(self, step: PlannedStep) -> float:
-        """Seconds until the guesses for a step are available."""
-        if self._settings.guess_latency is not None:
-            return self._settings.guess_latency
-        return GUESS_S if step.proposer_s is None else step.proposer_s
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
         """The value that is compared with a threshold."""
