@@ -206,7 +206,7 @@ def make_sandbox_settings(
         allow_weak_isolation: Accept levels 0 and 1.
         forms: Forms of judging that may decide, e.g. values,calls.
     """
-    given = locals() | {"forms": tuple(forms.split(","))}
+    given: dict[str, Any] = locals() | {"forms": tuple(forms.split(","))}
     from foretrace.sandbox.base import SandboxSettings
 
     return SandboxSettings(**given)
