@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import load as load
     from foretrace.api.datasets import push as push
+    from foretrace.api.evaluation import add_references as add_references
     from foretrace.api.evaluation import ceiling as ceiling
     from foretrace.api.evaluation import check_call as check_call
     from foretrace.api.evaluation import effects as effects
     from foretrace.api.evaluation import predict as predict
     from foretrace.api.evaluation import replay as replay
+    from foretrace.api.evaluation import verify as verify
+    from foretrace.api.evaluation import verify_pairs as verify_pairs
     from foretrace.api.generation import generate as generate
-    from foretrace.api.scoring import add_references as add_references
-    from foretrace.api.scoring import verify as verify
-    from foretrace.api.scoring import verify_pairs as verify_pairs
     from foretrace.api.serving import serve as serve
     from foretrace.api.traces import export as export
     from foretrace.api.traces import import_source as import_source
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "foretrace.actions.taxonomy": "ActionType Effect StepLabel",
     "foretrace.api.datasets": "build load push",
-    "foretrace.api.evaluation": "ceiling check_call effects predict replay",
+    "foretrace.api.evaluation": "add_references ceiling check_call effects predict replay verify verify_pairs",
     "foretrace.api.generation": "generate",
-    "foretrace.api.scoring": "add_references verify verify_pairs",
     "foretrace.api.serving": "serve",
     "foretrace.api.traces": "export import_source label label_folder scrub view",
     "foretrace.core.errors": "ForetraceError ForetraceWarning",

@@ -15,7 +15,6 @@ from foretrace.cli.display.score import show_lines, write_difference
 from foretrace.cli.output import Output
 from foretrace.core.references import ScoreRow
 from foretrace.core.store import write_traces
-from foretrace.evaluation.score_report import Difference
 
 
 def test_score_shows_the_cascade_beside_the_references(run: Run, tmp_path: Path) -> None:
@@ -40,7 +39,7 @@ def test_score_shows_the_cascade_beside_the_references(run: Run, tmp_path: Path)
 
 
 def test_figures_of_one_group_or_task_have_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    one = Difference(slice="natural", metric="tool", value=0.2, low=0.2, high=0.2, n=9)
+    one = ScoreRow(slice="natural", metric="tool", value=0.2, low=0.2, high=0.2, n=9)
     assert write_difference(one, tasks=1) == "better by 20.0 points, on one task: it may be chance"
     assert write_difference(one, tasks=2) == "better by 20.0 points [20.0, 20.0]"
     row = ScoreRow("natural", "tool", 0.5, 0.5, 0.5, 9)

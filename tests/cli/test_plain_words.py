@@ -15,6 +15,7 @@ from foretrace.cli.display.dataset import show_dataset
 from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Provenance, Task, Trace
+from foretrace.dataset.report import BuildReport
 
 replace = msgspec.structs.replace
 
@@ -147,7 +148,7 @@ def test_the_header_says_how_it_was_made_and_leaves_out_what_is_not_known(run: R
 def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.CaptureFixture[str]) -> None:
     gate = {"name": "shortcut/x/length", "verdict": "undecided", "figures": {}, "detail": "x/length: UNDECIDED at n=18"}
     drops = {"proposer": {"attempt_not_wanted": 0, "repeated_step": 2}, "eval": {"attempt_not_wanted": 0}}
-    show_dataset(Output(), {"gates": [gate], "drops": drops}, Path("ds"))
+    show_dataset(Output(), BuildReport({"gates": [gate], "drops": drops}), Path("ds"))
     shown = capfd.readouterr().out
     assert "shortcut/x/length  UNDECIDED  at n=18\n" in shown
     assert "  proposer: repeated_step 2\n" in shown and "attempt_not_wanted" not in shown and "eval" not in shown

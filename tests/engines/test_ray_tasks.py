@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import foretrace
-from foretrace.api.engines import make_engine
+from foretrace.api.settings import make_engine
 from foretrace.core.errors import UsageError
 from foretrace.engines import ray_tasks
 from foretrace.engines.processes import Processes
@@ -43,7 +43,7 @@ def test_an_address_where_nobody_answers_is_said_at_once() -> None:
 
 def test_the_engine_is_made_from_the_settings(tmp_path: Path) -> None:
     assert make_engine("processes", None, None) == Processes(1)
-    assert make_engine("processes", 3, None, processes=2) == Processes(3)
+    assert make_engine("processes", 3, None) == Processes(3)
     assert make_engine("ray", None, "auto") == RayTasks(None, "auto")
     assert make_engine(Processes(2), None, None) == Processes(2)
     with pytest.raises(UsageError, match="ray_address='auto' is for engine='ray'"):

@@ -12,19 +12,20 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.evaluation.call_candidates import (
     Candidates,
     TemplateBook,
+    count_files,
     fill_template,
     find_context,
     list_candidates,
     list_past_calls,
     make_templates,
 )
-from foretrace.evaluation.prompt_reading import PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PromptView, read_prompt
 
 TASK = "Fix `parse_it` in\n/w\nplease."
 
 
 def look(task: str, *past: Turn) -> PromptView:
-    return PromptReader().read(make_prompt(task, past))
+    return read_prompt(make_prompt(task, past))
 
 
 def list_after(past: list[Turn], *known: Turn) -> Candidates:
@@ -89,5 +90,5 @@ def test_a_template_filled_with_its_own_files_is_the_call(
 ) -> None:
     made = make_templates("file_read", "bash", json.dumps(arguments), "/w")[0]
     assert json.loads(made.arguments) == {"command": template}
-    assert made.files == len(paths)
+    assert count_files(made.arguments) == len(paths)
     assert fill_template(made, paths, "/w") == canonicalise_json(json.dumps(arguments))

@@ -20,10 +20,10 @@ from evaluation.test_predict import write_dataset
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, StoreError, UsageError
-from foretrace.core.predictions import read_predictions
+from foretrace.core.predictions import PredictionId, read_predictions
 from foretrace.evaluation.ask_model import Answer, AnswerJournal
 from foretrace.evaluation.dataset_rows import read_rows
-from foretrace.evaluation.predict_with_model import rank_guesses
+from foretrace.evaluation.predict_with_model import ModelSettings, rank_guesses
 from foretrace.models.base import Server
 from foretrace.models.servers.scripted import Scripted
 
@@ -36,6 +36,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("predict_with_model") / "d")
 
 
+AT = PredictionId("k", 1)
+
+
 def answer(text: str, sample: int = 0, **more: Any) -> Answer:
     return Answer(id=("k", 1, sample), text=text, **more)
 
@@ -46,10 +49,11 @@ def model(respond: Callable[[Request], str | Completion]) -> Scripted:
 
 def test_equal_calls_are_one_guess_and_its_share_is_the_confidence() -> None:
     spaced = LS.replace(":", ": ").replace(",", ", ")
-    ranked = rank_guesses([answer(t, n) for n, t in enumerate([TEST, LS, spaced, LS, "garbage"])], 5, logprobs=False)
-    assert [(each.action, each.confidence, len(each.answers)) for each in ranked] == [
-        ("file_read", 0.6, 3),
-        ("verifier", 0.2, 1),
+    answers = [answer(text, number, tokens=1) for number, text in enumerate([TEST, LS, spaced, LS, "garbage"])]
+    ranked = rank_guesses(AT, answers, ModelSettings(samples=5))
+    assert [(each.rank, each.action, each.confidence, each.tokens) for each in ranked] == [
+        (1, "file_read", 0.6, 3),
+        (2, "verifier", 0.2, 1),
     ]
     assert [call.arguments for call in ranked[1].calls] == ['{"command": "pytest"}']
 
@@ -62,7 +66,7 @@ def test_with_logprobs_each_text_counts_once_with_its_probability() -> None:
         answer(spaced, 2, logprob=math.log(0.1)),
         answer(TEST, 3, logprob=math.log(0.5)),
     ]
-    ranked = rank_guesses(answers, 4, logprobs=True)
+    ranked = rank_guesses(AT, answers, ModelSettings(samples=4, logprobs=True))
     assert [(each.action, pytest.approx(each.confidence)) for each in ranked] == [("verifier", 0.5), ("file_read", 0.3)]
 
 

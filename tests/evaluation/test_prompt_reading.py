@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from evaluation.attempts import bash, make_prompt, view, write_turn
 from foretrace.core.message_columns import ChatText
-from foretrace.evaluation.prompt_reading import PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PromptView, read_prompt
 
 TASK = "Fix the bug."
 PAST = [bash("ls src", "a.py\nb.py"), view("src/a.py", "x = 1\n</result> [3 files]")]
 
 
 def read(prompt: list[ChatText] | tuple[ChatText, ...], *tools: str) -> PromptView:
-    return PromptReader(tools).read(prompt)
+    return read_prompt(prompt, tools)
 
 
 def test_a_prompt_is_its_task_and_its_turns() -> None:

@@ -7,19 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
-from foretrace.evaluation.prompt_reading import PromptReader, PromptView
-from foretrace.evaluation.prompt_values import (
-    FILE,
-    find_files,
-    find_root,
-    list_created,
-    list_files,
-    make_relative,
-)
+from foretrace.evaluation.prompt_reading import PromptView, read_prompt
+from foretrace.evaluation.prompt_values import FILE, find_files, find_root, list_created, list_files, make_relative
 
 
 def look(task: str, *past: Turn) -> PromptView:
-    return PromptReader().read(make_prompt(task, past))
+    return read_prompt(make_prompt(task, past))
 
 
 @pytest.mark.parametrize(

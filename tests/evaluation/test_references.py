@@ -14,7 +14,7 @@ import pytest
 from cli import conftest
 from cli.conftest import Run
 from dataset.little import corpus, rows, tree
-from foretrace.api import scoring
+from foretrace.api import evaluation
 from foretrace.api.datasets import build, push
 from foretrace.core.errors import PredictionError, PushError, UsageError
 from foretrace.core.predictions import digest_dataset
@@ -39,15 +39,15 @@ def predict(dataset: Path, *, out: Path, predictor: str, **_: Any) -> None:
 @contextlib.contextmanager
 def planting(*names: str) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "REFERENCES", names)
-        patch.setattr(scoring, "predict", predict)
+        patch.setattr(evaluation, "REFERENCES", names)
+        patch.setattr(evaluation, "predict", predict)
         yield
 
 
 def add_planted(dataset: Path) -> References:
     """Score what is there."""
     with planting():
-        return scoring.add_references(dataset)
+        return evaluation.add_references(dataset)
 
 
 @pytest.fixture(scope="module")

@@ -79,8 +79,9 @@ def test_the_oracle_is_the_ceiling(ahead: int) -> None:
     assert found.base_s == pytest.approx(ceiling.wall_s) and found.tool_s == pytest.approx(ceiling.tool_s)
     assert found.saved_s == pytest.approx(found.oracle.saved_s, abs=1e-9), "a predictor that is always right"
     assert found.refused > 0
-    wrong = replay(traces, plant(traces, lambda n: False), ahead=ahead, guess_latency=0.3, allow=("sandbox_exec",))
-    assert wrong.oracle == found.oracle and wrong.saved_s == 0, "whatever the guesses are"
+    how: dict[str, Any] = {"ahead": ahead, "guess_latency": 0.3, "allow": ("sandbox_exec",), "verifier_s": 1.0}
+    wrong = replay(traces, plant(traces, lambda n: False), **how)
+    assert wrong.oracle == found.oracle and wrong.saved_s == 0, "whatever the guesses and the verifier are"
 
 
 def test_a_planted_predictor_is_measured_as_what_it_is() -> None:

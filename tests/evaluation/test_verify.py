@@ -11,7 +11,7 @@ import pytest
 
 from dataset.little import corpus, rows
 from foretrace.api.datasets import build
-from foretrace.api.scoring import verify, verify_pairs
+from foretrace.api.evaluation import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, UsageError
 from foretrace.core.predictions import Prediction, digest_dataset, find_first_object, read_calls, read_predictions

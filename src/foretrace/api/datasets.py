@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretrace.api.settings import pick_settings
+from foretrace.api.settings import make_engine, pick_settings
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
 
@@ -99,7 +99,6 @@ def build(
 
 def run_build(given: Mapping[str, Any]) -> BuildReport:
     """`build` with its arguments as a mapping; `traces` may be a function that makes the folders after the checks."""
-    from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
     from foretrace.dataset.build import check_output
@@ -125,7 +124,7 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
         folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]
         report = run(folders, folder, settings, engine=where, overwrite=overwrite, progress=progress)
         if given["references"]:
-            from foretrace.api.scoring import add_references
+            from foretrace.api.evaluation import add_references
 
             add_references(folder, progress=progress)
         write_dataset_report(folder)

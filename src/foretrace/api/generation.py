@@ -151,7 +151,7 @@ def run_generate(
         sandbox = make_sandbox(sandbox, own)
     speculation, made = None, list[Any]()
     if given["speculate"] is not None:
-        from foretrace.api.speculation import make_speculation
+        from foretrace.api.guessers import make_speculation
 
         speculation, made = make_speculation(given, sandbox, own)
     elif unused := [name for name in given if name.startswith("speculate_") and given[name] is not None]:

@@ -1,13 +1,16 @@
-"""Make settings objects from plain values."""
+"""Make settings objects and engines from plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.engines.engine import Engine
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -41,3 +44,25 @@ def _list_choices(kind: type[msgspec.Struct], name: str) -> list[str]:
         each for field in fields.fields if field.name == name for each in getattr(field.type, "types", [field.type])
     ]
     return [str(value) for each in types for value in getattr(each, "values", ())]
+
+
+def make_engine(engine: Literal["processes", "ray"] | Engine, workers: int | None, ray_address: str | None) -> Engine:
+    """The engine that runs the jobs of a call: the one with that name, or the given one.
+
+    Args:
+        workers: Most jobs at a time; `None` is all cores of a cluster, or one process on this machine.
+        ray_address: Address of the Ray cluster; `None` is that in `RAY_ADDRESS`, or a Ray only on this machine.
+    """
+    if ray_address is not None and engine != "ray":
+        raise UsageError(Setting("ray_address", ray_address), " is for ", Setting("engine", "ray"))
+    if not isinstance(engine, str):
+        return engine
+    if engine == "ray":
+        from foretrace.engines.ray_tasks import RayTasks
+
+        return RayTasks(workers, ray_address)
+    from foretrace.engines.processes import Processes
+
+    if engine != "processes":
+        raise UsageError(Setting("engine", engine), ": choose processes or ray")
+    return Processes(workers or 1)

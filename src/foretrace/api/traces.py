@@ -113,7 +113,7 @@ def import_source(
 
 def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     """`import_source` with its arguments as a mapping; also returns the name of the input."""
-    from foretrace.api.engines import make_engine
+    from foretrace.api.settings import make_engine
     from foretrace.clean.redact import make_redactor
     from foretrace.core.progress import ignore_progress
     from foretrace.registry import AUTO, is_path, open_inputs, split_input
@@ -212,7 +212,7 @@ def label_folder(
     from foretrace.actions.corrections import LeastSure, read_corrections, write_review
     from foretrace.actions.label_table import make_label_tables, write_labels
     from foretrace.actions.taxonomy import ActionType
-    from foretrace.api.engines import make_engine
+    from foretrace.api.settings import make_engine
     from foretrace.core.progress import ignore_progress
     from foretrace.core.store import TraceStore
     from foretrace.objectstores.folders import open_file_for_writing, open_traces_for_reading

@@ -56,7 +56,7 @@ COMMANDS = {
         Command(
             "verify",
             evaluation.verify,
-            like=f"{_API}scoring:verify",
+            like=f"{_API}evaluation:verify",
             without="predictions dataset",
             hidden=_SERVER,
         ),

@@ -206,15 +206,10 @@ def make_sandbox_settings(
         allow_weak_isolation: Accept levels 0 and 1.
         forms: Forms of judging that may decide, e.g. values,calls.
     """
+    given: dict[str, Any] = locals() | {"forms": tuple(forms.split(","))}
     from foretrace.sandbox.base import SandboxSettings
 
-    return SandboxSettings(
-        workers=workers,
-        preload=preload,
-        min_level=min_level,
-        allow_weak_isolation=allow_weak_isolation,
-        forms=tuple(forms.split(",")),
-    )
+    return SandboxSettings(**given)
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {"server": make_server, "sandbox_settings": make_sandbox_settings}

@@ -48,24 +48,16 @@ class CallTemplate(NamedTuple):
     arguments: str
     """JSON text with slots."""
 
-    @property
-    def files(self) -> int:
-        """Number of files to fill in; several in a row count as two."""
-        return _count_files(self.arguments)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names, without folders, of the files it contains literally."""
-        return _find_names(self.arguments)
-
 
 @lru_cache(maxsize=16_384)
-def _count_files(arguments: str) -> int:
+def count_files(arguments: str) -> int:
+    """Number of files to fill into a template; several in a row count as two."""
     return sum(1 + bool(many) for _, many in _FILE_SLOT.findall(arguments))
 
 
 @lru_cache(maxsize=16_384)
 def _find_names(arguments: str) -> frozenset[str]:
+    """Names, without folders, of the files that a template contains literally."""
     return frozenset(map(posixpath.basename, FILE.findall(arguments.replace("<root>", ""))))
 
 
@@ -218,10 +210,9 @@ class TemplateBook:
         """The most frequent templates of a context."""
         found = self._ranked.get(within)
         if found is None:
-            weighed = [
-                (-count * self._weigh(each), each) for each, count in self._counts.get(within, Counter()).items()
-            ]
-            found = self._ranked[within] = [each for weight, each in sorted(weighed)[:_MAX_TEMPLATES] if weight]
+            counts = self._counts.get(within, Counter[CallTemplate]())
+            weighed = sorted((-count * self._weigh(each), each) for each, count in counts.items())
+            found = self._ranked[within] = [each for weight, each in weighed[:_MAX_TEMPLATES] if weight]
         return found
 
     def _weigh(self, template: CallTemplate) -> float:
@@ -298,71 +289,52 @@ Candidates = dict[tuple[str, str], Candidate]
 """By tool and arguments (canonical JSON)."""
 
 
-class _Values(NamedTuple):
-    """Values of a prompt for filling templates."""
-
-    root: str
-    names: set[str]
-    files: Sequence[NamedFile]
-    created: tuple[str, ...]
-
-
 def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBook) -> Candidates:
     """The calls that may come next."""
     past_calls = list_past_calls(view, _MAX_PAST)
-    root = find_root(view)
-    values = _Values(
-        root=root,
-        names=list_names(view),
-        files=list_files(view, root, _MAX_FILES),
-        created=tuple(list_created(view, root)[-_MAX_CREATED:]),
-    )
+    root, names = find_root(view), list_names(view)
+    files, created = list_files(view, root, _MAX_FILES), tuple(list_created(view, root)[-_MAX_CREATED:])
     own: dict[CallTemplate, PastCall] = {}
     for past in past_calls[:_MAX_OWN]:
         if len(past.arguments) <= _LONGEST_OWN:
-            for template in make_templates(past.action, past.tool, past.arguments, values.root):
+            for template in make_templates(past.action, past.tool, past.arguments, root):
                 own.setdefault(template, past)
     templates = dict(book.list_likeliest(context))
     for template in own:
         templates.setdefault(template, book.measure_shares(template, context))
     found: Candidates = {}
-    list_fillings = lru_cache(lambda files: _list_fillings(files, values))
+    list_fillings = lru_cache(lambda slots: _list_fillings(slots, files, created))
     for template, shares in templates.items():
-        if not values.root and "<root>" in template.arguments.replace(_ENTER_ROOT, ""):
+        if not root and "<root>" in template.arguments.replace(_ENTER_ROOT, ""):
             continue
-        fillings = list_fillings(template.files)
+        fillings = list_fillings(count_files(template.arguments))
         usage = Usage(
             template.action,
             shares,
             groups=book.count_groups(template),
             fills=len(fillings),
-            strange=not template.names <= values.names,
+            strange=not _find_names(template.arguments) <= names,
             own=own.get(template),
         )
         for place, filling in enumerate(fillings):
-            arguments = fill_template(template, filling.paths, values.root)
+            arguments = fill_template(template, filling.paths, root)
             known = found.get((template.tool, arguments))
             if known is None or sum(known.usage.shares) < sum(shares):
                 found[template.tool, arguments] = Candidate(usage, filling, place)
     for past in past_calls:
-        _add_past(found, past, values)
+        filling = Filling(file=next((file for file in files if file.path in past.arguments), None))
+        same = found.get((past.tool, past.arguments)) or Candidate(Usage(past.action), filling)
+        found[past.tool, past.arguments] = same._replace(past=past)
     return found
 
 
-def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
+def _list_fillings(slots: int, files: Sequence[NamedFile], created: tuple[str, ...]) -> Sequence[Filling]:
     """The ways to fill a template with this many slots, the most likely first."""
     if not slots:
         return [NOTHING]
     if slots == 1:
-        return [Filling((file.path,), file) for file in values.files]
-    return [Filling(values.created), Filling(values.created[::-1])] if len(values.created) > 1 else []
-
-
-def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
-    """Add an earlier call."""
-    filling = Filling(file=next((file for file in values.files if file.path in past.arguments), None))
-    known = found.get((past.tool, past.arguments)) or Candidate(Usage(past.action), filling)
-    found[past.tool, past.arguments] = known._replace(past=past)
+        return [Filling((file.path,), file) for file in files]
+    return [Filling(created), Filling(created[::-1])] if len(created) > 1 else []
 
 
 def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:

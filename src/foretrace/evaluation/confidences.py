@@ -46,7 +46,7 @@ def measure_calibration(confidence: Any, right: Any, of: Literal["type", "guess"
     confidence, hits = confidence[known], right[known].astype(float)
     if not len(confidence):
         return None
-    errors, counts, thresholds = _sort_by_value(confidence, hits)
+    errors, counts, _ = _sort_by_value(confidence, hits)
     # Guesses of equal confidence count by their expected error, since their order is arbitrary.
     rate = np.repeat(errors / counts, counts)
     return Calibration(
@@ -56,7 +56,7 @@ def measure_calibration(confidence: Any, right: Any, of: Literal["type", "guess"
         **_fill_bins(confidence, hits),
         brier=round(float(np.mean((confidence - hits) ** 2)), _DIGITS),
         aurc=round(float(np.mean(np.cumsum(rate) / np.arange(1, len(rate) + 1))), _DIGITS),
-        coverage=[_find_coverage(risk, errors, counts, thresholds) for risk in RISKS],
+        coverage=[_find_coverage(confidence, hits, risk) for risk in RISKS],
     )
 
 
@@ -78,14 +78,6 @@ def _sort_by_value(values: Any, hits: Any) -> tuple[Any, Any, Any]:
     return errors, np.bincount(number, minlength=len(thresholds)), -thresholds
 
 
-def _find_coverage(risk: float, errors: Any, counts: Any, thresholds: Any) -> CoverageRow:
-    last = _find_last(risk, errors, counts)
-    if last is None:
-        return CoverageRow(risk=risk, coverage=0.0, threshold=None)
-    coverage = round(float(counts[: last + 1].sum() / counts.sum()), _DIGITS)
-    return CoverageRow(risk=risk, coverage=coverage, threshold=round(float(thresholds[last]), 6))
-
-
 def find_threshold(values: Any, right: Any, risk: float) -> float | None:
     """The lowest threshold at which at most a share `risk` of the accepted guesses is wrong; None if there is none.
 
@@ -95,17 +87,17 @@ def find_threshold(values: Any, right: Any, risk: float) -> float | None:
         risk: In [0, 1].
     """
     known = ~np.isinf(values)
-    if not known.any():
-        return None
     errors, counts, thresholds = _sort_by_value(values[known], right[known].astype(float))
-    last = _find_last(risk, errors, counts)
-    return None if last is None else float(thresholds[last])
-
-
-def _find_last(risk: float, errors: Any, counts: Any) -> int | None:
-    """Index of the lowest threshold at which at most a share `risk` is wrong."""
     good = np.flatnonzero(np.cumsum(errors) <= risk * np.cumsum(counts) + 1e-9)
-    return int(good[-1]) if len(good) else None
+    return float(thresholds[good[-1]]) if len(good) else None
+
+
+def _find_coverage(confidence: Any, hits: Any, risk: float) -> CoverageRow:
+    threshold = find_threshold(confidence, hits, risk)
+    if threshold is None:
+        return CoverageRow(risk=risk, coverage=0.0, threshold=None)
+    coverage = round(float(np.mean(confidence >= threshold)), _DIGITS)
+    return CoverageRow(risk=risk, coverage=coverage, threshold=round(threshold, 6))
 
 
 def _get_values(judged: JudgedSteps, by: str) -> Any:

@@ -162,7 +162,7 @@ def _make_rows(table: Any) -> Iterator[DatasetRow]:
     prompts, completions = read_messages(table["prompt"]), read_messages(table["completion"])
     plain = (table[name].to_pylist() for name in ("key", "step", "group", "action"))
     for key, step, group, action, prompt, completion in zip(*plain, prompts, completions, strict=True):
-        calls = _read_target_calls(completion[0].content) if completion else ()
+        calls = read_target_calls(completion[0].content) if completion else ()
         yield DatasetRow(key, step, group, tuple(prompt), ACTIONS[action], calls)
 
 
@@ -180,7 +180,7 @@ def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validatio
         step = GoldStep(
             **plain,
             action=ACTIONS[row["action"]],
-            calls=_read_target_calls(row["completion"][0]["content"]) if target == "call" else (),
+            calls=read_target_calls(row["completion"][0]["content"]) if target == "call" else (),
             next_actions=tuple(ACTIONS[action] for action in row.get("next_actions", ())),
             slices=tuple(name for name in ("natural", "balanced") if row.get(name)),
         )
@@ -190,7 +190,8 @@ def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validatio
     return sorted(steps, key=lambda step: step[:2])
 
 
-def _read_target_calls(text: str) -> tuple[PredictedCall, ...]:
+def read_target_calls(text: str) -> tuple[PredictedCall, ...]:
+    """All calls of a step, from its completion."""
     target = find_first_object(text)
     return read_calls(target) if isinstance(target, dict) else ()
 

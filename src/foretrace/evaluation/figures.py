@@ -13,7 +13,6 @@ import numpy as np
 
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.core.predictions import PredictedCall, Prediction, read_guess
-from foretrace.core.references import ScoreRow
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 from foretrace.evaluation.score_report import Part, Share
@@ -160,11 +159,6 @@ def measure_figures(
         if guesses > fewer:
             figures |= measure(k)
     return figures
-
-
-def make_score_rows(slice_name: str, figures: dict[str, Measured]) -> list[ScoreRow]:
-    """The figures with their intervals, rounded to four digits."""
-    return [ScoreRow(slice_name, metric, *round_estimate(values), n) for metric, (values, n) in figures.items()]
 
 
 def round_estimate(values: Any) -> tuple[float, float, float]:

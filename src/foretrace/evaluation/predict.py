@@ -28,14 +28,7 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
-from foretrace.evaluation.dataset_rows import (
-    ACTIONS,
-    PLACES,
-    DatasetRow,
-    RowKind,
-    read_rows_of_kind,
-    read_target,
-)
+from foretrace.evaluation.dataset_rows import ACTIONS, PLACES, DatasetRow, RowKind, read_rows_of_kind, read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 from foretrace.evaluation.savings import check_number
 
@@ -313,7 +306,7 @@ def _check_guess(given: Any) -> Guess:
     action, tool, arguments, confidence = given
     if not isinstance(action, str) or action not in ACTIONS:
         raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(ACTIONS))}")
-    if tool is not None and not (isinstance(tool, str) and _can_be_written(tool)):
+    if tool is not None and not (isinstance(tool, str) and tool == tool.encode("utf-8", "replace").decode()):
         raise BadGuessError(f"tool {str(tool)[:40]!r} is not text")
     _check_arguments(arguments)
     if confidence is None:
@@ -334,12 +327,3 @@ def _check_arguments(arguments: Any) -> None:
         raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not JSON") from None
     if not isinstance(value, Mapping):
         raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not a JSON object")
-
-
-def _can_be_written(text: str) -> bool:
-    """Whether a file can hold the text: it must not have a lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,22 +17,10 @@ from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.message_columns import ChatText
-from foretrace.core.predictions import (
-    PredictedCall,
-    Prediction,
-    PredictionId,
-    PredictionsHeader,
-    read_guess,
-)
+from foretrace.core.predictions import Prediction, PredictionId, PredictionsHeader, read_guess
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all, make_answer
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows_of_kind
-from foretrace.evaluation.predict import (
-    Guessed,
-    PredictReport,
-    PredictSettings,
-    start_header,
-    write_guesses,
-)
+from foretrace.evaluation.predict import Guessed, PredictReport, PredictSettings, start_header, write_guesses
 from foretrace.evaluation.savings import check_number
 from foretrace.models.base import ChatModel, ConfiguredModel
 
@@ -116,9 +104,8 @@ async def guess_with_model(
     requests = [_make_request(prompt, ("guess", str(seed), str(number)), how) for number in numbers]
     completions = await asyncio.gather(*map(model.complete, requests))
     answers = [make_answer((number,), each) for number, each in zip(numbers, completions, strict=True)]
-    ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)
-    if ranked:
-        return [*_make_predictions(at, ranked, None)]
+    if ranked := rank_guesses(at, answers, how):
+        return ranked
     text, tokens = answers[0].text, [answer.tokens or 0 for answer in answers]
     return [Prediction(key=at.key, step=at.step, action=None, completion=text, tokens=sum(tokens))]
 
@@ -161,33 +148,44 @@ def _name_role(role: str) -> Any:
     return role if role in ("system", "assistant") else "user"
 
 
-class _Rank(NamedTuple):
-    confidence: float
-    answers: list[Answer]
-    calls: tuple[PredictedCall, ...]
-    action: str
-
-
-def rank_guesses(answers: Sequence[Answer], samples: int, *, logprobs: bool) -> list[_Rank]:
+def rank_guesses(
+    at: DatasetRow | PredictionId, answers: Sequence[Answer], how: ModelSettings, seconds: float | None = None
+) -> list[Prediction]:
     """The distinct guesses among the answers to one prompt, the most likely first, without those that name no action.
 
-    Equal calls are one guess. Its confidence is its share of the requested `samples`; with `logprobs`, the sum of the
+    Equal calls are one guess. Its confidence is its share of the requested samples; with `logprobs`, the sum of the
     probabilities of its distinct texts.
     """
-    found: dict[tuple[Any, ...], _Rank] = {}
+    found: dict[tuple[Any, ...], list[Answer]] = {}
     for answer in answers:
         action, calls = read_guess({}, answer.text)
-        if answer.error or action not in ACTIONS:
-            continue
-        name = (action, *((call.tool, canonicalise_json(call.arguments)) for call in calls))
-        found.setdefault(name, _Rank(0.0, [], calls, str(action))).answers.append(answer)
-    ranked = [rank._replace(confidence=_find_confidence(rank.answers, samples, logprobs)) for rank in found.values()]
-    return sorted(ranked, key=lambda rank: (-rank.confidence, -len(rank.answers), rank.answers[0].id[-1]))
+        if not answer.error and action in ACTIONS:
+            name = (action, *((call.tool, canonicalise_json(call.arguments)) for call in calls))
+            found.setdefault(name, []).append(answer)
+    ranked = [(_find_confidence(same, how), same) for same in found.values()]
+    ranked.sort(key=lambda rank: (-rank[0], -len(rank[1]), rank[1][0].id[-1]))
+    guesses: list[Prediction] = []
+    for number, (confidence, same) in enumerate(ranked, 1):
+        action, calls = read_guess({}, same[0].text)
+        tokens = [answer.tokens for answer in same]
+        guess = Prediction(
+            key=at.key,
+            step=at.step,
+            rank=number,
+            action=action,
+            calls=calls,
+            completion=same[0].text,
+            confidence=round(confidence, 6),
+            seconds=seconds,
+            tokens=None if None in tokens else sum(each or 0 for each in tokens),
+        )
+        guesses.append(guess)
+    return guesses
 
 
-def _find_confidence(answers: Sequence[Answer], samples: int, logprobs: bool) -> float:
-    if not logprobs:
-        return len(answers) / samples
+def _find_confidence(answers: Sequence[Answer], how: ModelSettings) -> float:
+    if not how.logprobs:
+        return len(answers) / how.samples
     texts = {answer.text: math.exp(min(0.0, answer.logprob)) for answer in answers if answer.logprob is not None}
     return min(1.0, sum(texts.values()))
 
@@ -201,9 +199,9 @@ def _rank_answers(
         answers = [journal.answers[row.key, row.step, sample] for sample in range(how.samples)]
         good = [answer for answer in answers if not answer.error]
         took = max((answer.seconds for answer in good), default=0.0)
-        ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)[: settings.k]
+        ranked = rank_guesses(row, answers, how, took if settings.times else None)[: settings.k]
         guessed.seconds += [took] if good else []
-        guessed.rows += _make_predictions(row, ranked, took if settings.times else None)
+        guessed.rows += ranked
         if ranked:
             lost.update(filter(None, map(_explain_loss, answers)))
         elif good:  # kept to show what the model said, though it names no action
@@ -219,21 +217,3 @@ def _explain_loss(answer: Answer) -> str:
     if answer.error:
         return "failed"
     return "" if read_guess({}, answer.text)[0] in ACTIONS else "no_action"
-
-
-def _make_predictions(
-    row: DatasetRow | PredictionId, ranked: Sequence[_Rank], seconds: float | None
-) -> Iterator[Prediction]:
-    for number, rank in enumerate(ranked, 1):
-        tokens = [answer.tokens for answer in rank.answers]
-        yield Prediction(
-            key=row.key,
-            step=row.step,
-            rank=number,
-            action=rank.action,
-            calls=rank.calls,
-            completion=rank.answers[0].text,
-            confidence=round(rank.confidence, 6),
-            seconds=seconds,
-            tokens=None if None in tokens else sum(each or 0 for each in tokens),
-        )

@@ -56,49 +56,37 @@ class PromptView(NamedTuple):
         return self.turns[-1].result if self.turns else self.task
 
 
-class PromptReader:
-    """Reads prompts; parsed messages are cached, since the prompts of one trace share them.
+def read_prompt(prompt: Sequence[tuple[str, str]], tools: Collection[str] = ()) -> PromptView:
+    """Read a prompt, a list of (role, content). Parsed messages are cached, since the prompts of one trace share them.
 
     Args:
         tools: Names of the tools that the agents have, if known. Calls in encodings without tags are found only for
             these.
     """
+    names = frozenset(tools)
+    system = "\n\n".join(content for role, content in prompt if role == "system")
+    head: list[str] = []
+    messages: list[Message] = []
+    for role, content in prompt:
+        if role == "assistant":
+            calls = _find_calls(content, names)
+            messages.append(Message(role="assistant", author="model", content=content, tool_calls=calls))
+        elif role != "system" and messages:
+            messages.append(Message(role="user", author="environment", content=_unwrap_results(content)))
+        elif role != "system":
+            head.append(_OMISSION.sub("", content))
+    return PromptView(system, "\n\n".join(filter(None, head)), _make_turns(messages))
 
-    def __init__(self, tools: Collection[str] = ()) -> None:
-        self._tools = frozenset(tools)
-        self._calls: dict[str, tuple[ToolCall, ...]] = {}
 
-    def read(self, prompt: Sequence[tuple[str, str]]) -> PromptView:
-        """Read a prompt, a list of (role, content)."""
-        system = "\n\n".join(content for role, content in prompt if role == "system")
-        head: list[str] = []
-        messages: list[Message] = []
-        for role, content in prompt:
-            if role == "assistant":
-                calls = self._find_calls(content)
-                messages.append(Message(role="assistant", author="model", content=content, tool_calls=calls))
-            elif role != "system" and messages:
-                messages.append(Message(role="user", author="environment", content=_unwrap_results(content)))
-            elif role != "system":
-                head.append(_OMISSION.sub("", content))
-        return PromptView(system, "\n\n".join(filter(None, head)), _make_turns(messages))
-
-    def _find_calls(self, text: str) -> tuple[ToolCall, ...]:
-        found = self._calls.get(text)
-        if found is None:
-            if len(self._calls) >= _CACHED_TEXTS:
-                self._calls.clear()
-            found = self._calls[text] = tuple(self._parse(text))
-        return found
-
-    def _parse(self, text: str) -> list[ToolCall]:
-        if calls := [call for call in find_calls(text) if call.error is None]:
+@lru_cache(_CACHED_TEXTS)
+def _find_calls(text: str, tools: frozenset[str]) -> tuple[ToolCall, ...]:
+    if calls := tuple(call for call in find_calls(text) if call.error is None):
+        return calls
+    for encoding in _WITHOUT_TAGS:
+        calls = tuple(encoding.parse(text))
+        if calls and all(call.error is None and call.name in tools for call in calls):
             return calls
-        for encoding in _WITHOUT_TAGS:
-            calls = encoding.parse(text)
-            if calls and all(call.error is None and call.name in self._tools for call in calls):
-                return calls
-        return []
+    return ()
 
 
 @lru_cache(maxsize=4096)

@@ -149,7 +149,7 @@ def find_files(text: str, root: str) -> list[str]:
 
 @lru_cache(maxsize=16_384)
 def _find_paths(text: str) -> Sequence[str]:
-    text = _clip(text)
+    text = clip(text, _READ_CHARS // 2)
     # File names have a dot and no blanks; leaving out the many words without a dot is faster than searching them.
     paths = dict.fromkeys(FILE.findall(" ".join(word for word in text.split() if "." in word)))
     if "diff --git" in text:
@@ -163,5 +163,6 @@ def make_relative(path: str, root: str) -> str:
     return path[len(root) + 1 :] if root and path.startswith(root + "/") else path
 
 
-def _clip(text: str) -> str:
-    return text if len(text) <= _READ_CHARS else f"{text[: _READ_CHARS // 2]}\n{text[-_READ_CHARS // 2 :]}"
+def clip(text: str, characters: int) -> str:
+    """A text, or this many characters at each of its ends if it is longer than both."""
+    return text if len(text) <= 2 * characters else f"{text[:characters]}\n{text[-characters:]}"

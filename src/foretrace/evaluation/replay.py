@@ -130,7 +130,7 @@ class Replay:
         steps = [step for run in plan.runs for step in run]
         calling = [step for step in steps if step.call_s and step.guesses]
         eligible_hits = [step.foreseen for step in calling if step.effect in self._safe]
-        outcome, oracle = self._simulate(settings.threshold), self._simulate_oracle()
+        outcome, oracle = self._simulate(settings.threshold), self._simulate(None, oracle=True)
         by_task = outcome.sum_by_task()
         base = [base_s for base_s, _ in by_task.values()]
         base_s, saved_s = math.fsum(base), outcome.saved_s
@@ -178,65 +178,53 @@ class Replay:
             settings=settings,
         )
 
-    def _simulate(self, threshold: float | None) -> _Outcome:
-        """Simulate all runs with the guesses that reach the threshold, or with all guesses."""
-        outcome = _Outcome([], [], Counter())
+    def _simulate(self, threshold: float | None, *, oracle: bool = False) -> _Outcome:
+        """Simulate all runs with the guesses that reach the threshold, or with all guesses; as an `oracle`, with the
+        true calls as guesses and without a verifier."""
+        outcome, verifier_s = _Outcome([], [], Counter()), 0.0 if oracle else self._settings.verifier_s or 0.0
         for run in self._plan.runs:
-            steps: list[SimulatedStep] = []
-            estimates: list[list[str]] = []
-            for step in run:
-                calls = self._choose_calls(step, threshold)
-                times = [
-                    (c.seconds, "") if c.seconds is not None else self._plan.medians.estimate(c.call) for c in calls
-                ]
-                guesses = [GuessedCall(s, c.covers, c.written_s) for c, (s, _) in zip(calls, times, strict=True)]
-                steps.append(self._make_step(step, guesses))
-                estimates.append([estimate for _, estimate in times])
-            done = simulate(steps, self._settings.ahead, self._settings.verifier_s or 0.0)
+            guessed = [self._list_own_calls(step) if oracle else self._choose_calls(step, threshold) for step in run]
+            steps = [
+                self._make_step(step, [call for call, _ in calls], foreseen=oracle or step.foreseen)
+                for step, calls in zip(run, guessed, strict=True)
+            ]
+            done = simulate(steps, self._settings.ahead, verifier_s)
             outcome.steps.extend(zip(run, done.saved_s, strict=True))
             outcome.launches.extend(done.launches)
-            outcome.estimates.update(estimates[launch.step][launch.guess] for launch in done.launches)
+            outcome.estimates.update(guessed[launch.step][launch.guess][1] for launch in done.launches)
         return outcome
 
-    def _simulate_oracle(self) -> _Outcome:
-        """Simulate all runs with the true calls as guesses, without a verifier."""
-        outcome = _Outcome([], [], Counter())
-        for run in self._plan.runs:
-            steps: list[SimulatedStep] = []
-            for step in run:
-                own = enumerate(step.call_s) if step.effect in self._safe else ()
-                guesses = [GuessedCall(step.tool_s if s is None else s, (position,)) for position, s in own]
-                steps.append(self._make_step(step, guesses)._replace(foreseen=True))
-            outcome.steps.extend(zip(run, simulate(steps, self._settings.ahead).saved_s, strict=True))
-        return outcome
+    def _list_own_calls(self, step: PlannedStep) -> list[tuple[GuessedCall, str]]:
+        """The step's own calls, if they are safe, in the form of `_choose_calls`."""
+        own = enumerate(step.call_s) if step.effect in self._safe else ()
+        return [(GuessedCall(step.tool_s if s is None else s, (position,)), "") for position, s in own]
 
-    def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[PlannedCall]:
-        """The distinct calls of the guesses that may be launched, the best first. A guess is launched only if all its
-        calls are safe."""
+    def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[tuple[GuessedCall, str]]:
+        """The distinct calls of the guesses that may be launched, the best first, each with the calls whose median its
+        seconds are (`_MEDIANS`), if they are one. A guess is launched only if all its calls are safe."""
         calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
         for guess in step.guesses:
             if guess.effect in self._safe and self._reaches(guess, threshold):
                 for call in guess.calls:
                     calls.setdefault(call.key, call)
-        return [*calls.values()]
+        found: list[tuple[GuessedCall, str]] = []
+        for call in calls.values():
+            found_s, estimate = self._plan.medians.estimate(call.call) if call.seconds is None else (call.seconds, "")
+            found.append((GuessedCall(found_s, call.covers, call.written_s), estimate))
+        return found
 
-    def _make_step(self, step: PlannedStep, guesses: Sequence[GuessedCall]) -> SimulatedStep:
+    def _make_step(self, step: PlannedStep, guesses: Sequence[GuessedCall], *, foreseen: bool) -> SimulatedStep:
+        latencies = (self._settings.guess_latency, step.proposer_s, GUESS_S)
         return SimulatedStep(
             model_s=step.model_s,
             tool_s=step.tool_s,
             call_s=step.call_s,
             eligible=step.effect in self._safe,
             state_version=step.state_version,
-            proposer_s=self._find_guess_s(step),
+            proposer_s=next(each for each in latencies if each is not None),
             guesses=tuple(guesses),
-            foreseen=step.foreseen,
+            foreseen=foreseen,
         )
-
-    def _find_guess_s(self, step: PlannedStep) -> float:
-        """Seconds until the guesses for a step are available."""
-        if self._settings.guess_latency is not None:
-            return self._settings.guess_latency
-        return GUESS_S if step.proposer_s is None else step.proposer_s
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
         """The value that is compared with a threshold."""

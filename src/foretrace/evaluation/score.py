@@ -12,13 +12,7 @@ import numpy as np
 
 from foretrace.core.errors import PredictionError
 from foretrace.core.places import make_local_path
-from foretrace.core.predictions import (
-    Prediction,
-    PredictionsFile,
-    PredictionsHeader,
-    digest_dataset,
-    read_predictions,
-)
+from foretrace.core.predictions import Prediction, PredictionsFile, PredictionsHeader, digest_dataset, read_predictions
 from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.confidences import measure_calibration, measure_cascade, measure_verifier
@@ -28,13 +22,12 @@ from foretrace.evaluation.figures import (
     Measured,
     is_eligible,
     judge_guesses,
-    make_score_rows,
     measure_figures,
     measure_parts,
     round_estimate,
 )
 from foretrace.evaluation.savings import check_number, choose_safe_effects
-from foretrace.evaluation.score_report import CascadeRow, Comparison, Difference, ScoreReport
+from foretrace.evaluation.score_report import CascadeRow, Comparison, ScoreReport
 
 
 class _Gold(NamedTuple):
@@ -76,7 +69,8 @@ class _Slice(NamedTuple):
 
     def score(self, predictions: _Predictions) -> list[ScoreRow]:
         """The figures with their intervals over groups."""
-        return make_score_rows(self.name, self.measure(predictions, "group", predictions.most))
+        figures = self.measure(predictions, "group", predictions.most)
+        return [ScoreRow(self.name, metric, *round_estimate(values), n) for metric, (values, n) in figures.items()]
 
 
 def score(
@@ -208,12 +202,11 @@ def _make_report(
 def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -> Comparison:
     """The differences in all figures, on the same draws of tasks."""
     most = min(own.most, other.most)
-    differences: list[Difference] = []
+    differences: list[ScoreRow] = []
     for each in slices:
         ours, theirs = (each.measure(predictions, "task", most) for predictions in (own, other))
         for metric, (values, n) in ours.items():
-            value, low, high = round_estimate(values - theirs[metric].values)
-            differences.append(Difference(slice=each.name, metric=metric, value=value, low=low, high=high, n=n))
+            differences.append(ScoreRow(each.name, metric, *round_estimate(values - theirs[metric].values), n))
     return Comparison(
         other=other.file.path,
         predictor=other.file.predictor,

@@ -124,18 +124,6 @@ class VerifierScore(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[AcceptRow]
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """How much better these predictions are than the others in one figure, with a 95 % interval of the difference over
-    resampled tasks; both are measured on the same draws."""
-
-    slice: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    n: int
-
-
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison with another file of predictions for the same steps."""
 
@@ -146,7 +134,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Eval rows without a prediction in the other file, which count as wrong."""
     scores: list[ScoreRow]
     """Scores of the other file."""
-    differences: list[Difference]
+    differences: list[ScoreRow]
+    """How much better these predictions are than the others, with intervals of the differences over resampled tasks;
+    both are measured on the same draws."""
 
 
 class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):

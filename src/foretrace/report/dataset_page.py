@@ -15,14 +15,7 @@ import msgspec
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import ForetraceWarning, PredictionError, Setting, StoreError
-from foretrace.core.predictions import (
-    PredictedCall,
-    PredictionsFile,
-    digest_dataset,
-    find_first_object,
-    read_calls,
-    read_predictions,
-)
+from foretrace.core.predictions import PredictedCall, PredictionsFile, digest_dataset, read_predictions
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
 from foretrace.dataset.card import format_figures
@@ -33,6 +26,7 @@ from foretrace.dataset.prompts import TOKENS_PER_BIN
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.tokenize import render_row
+from foretrace.evaluation.dataset_rows import read_target_calls
 from foretrace.evaluation.replay_report import ReplayReport
 from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report.page import Page, PageCounts, PagePieces
@@ -107,7 +101,7 @@ def write_dataset_page(
             if "arguments" in row:
                 line["arguments"] = row["arguments"][:SHOWN_ARGUMENTS]
             if name == "eval" and files:
-                gold = _read_gold(row)
+                gold = read_target_calls(row["completion"][-1].content)
                 texts["guesses"] = guesses = [each.compare(row, gold) for each in files]
                 line["guesses"] = [guess and describe_guess_line(guess) for guess in guesses]
             if tokenizer is not None:
@@ -151,12 +145,6 @@ def _read_config(
             yield from ((split, row) for row in itertools.islice(rows, limit))
         except OSError as error:
             raise StoreError(f"{dataset}: cannot read its rows: {error}") from error
-
-
-def _read_gold(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
-    """All calls of the step, from its completion."""
-    value = find_first_object(row["completion"][-1].content)
-    return read_calls(value) if isinstance(value, dict) else ()
 
 
 _TEXT_CHARACTERS = 4_000

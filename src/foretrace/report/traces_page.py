@@ -23,14 +23,13 @@ from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Sampled, Trace, encode_trace
 from foretrace.core.version import __version__
 from foretrace.episodes.speculation_report import Launch, read_launches
+from foretrace.evaluation.savings import GUESS_S
 from foretrace.evaluation.step_times import StepTimes, find_step_effect, time_steps
 from foretrace.report.page import Page, PageCounts, PagePieces
 
 _ROW_BYTES = 500
 """Approximate size of a trace's line in the list."""
 _SHOWN_UNREADABLE = 50
-GUESS_S = 0.2
-"""Seconds that a guess takes when computing what prefetching could hide; the same as in `ceiling`."""
 _LOWEST_LOGPROB = -20.0
 _MAX_TURNS = 40
 _SHOWN_TOKENS = 2_000

@@ -54,9 +54,8 @@ def build(
     import msgspec
 
     from foretrace.api.datasets import run_build
-    from foretrace.api.scoring import REFERENCES
+    from foretrace.api.evaluation import REFERENCES
     from foretrace.cli.display import show
-    from foretrace.cli.display.dataset import show_dataset
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.engines.processes import usable_cores
 
@@ -90,7 +89,7 @@ def build(
     if settings["references"]:
         facts["references"] = list(REFERENCES)
     if not output.json:
-        show_dataset(output, report.manifest, out)
+        show(output, report, out)
     if push is not None:
         where = {"repo" if "/" in push else "org": push}
         pushed = _push(output, out, **where, private=private, allow_undecided=allow_undecided)

@@ -129,7 +129,7 @@ def verify(output: Output, inputs: Sequence[Path], *, pairs: bool = False, **set
         inputs: Predictions and their dataset; with --pairs only the dataset.
         pairs: Score the test pairs of the dataset instead.
     """
-    from foretrace.api.scoring import verify, verify_pairs
+    from foretrace.api.evaluation import verify, verify_pairs
 
     if not pairs and len(inputs) != 2:
         raise UsageError(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.cli.output import Output
+from foretrace.cli.output import Output, ProgressDisplay
 from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
+    from foretrace.core.trace import Isolation
+    from foretrace.episodes.validate import ProblemResult
     from foretrace.models.base import Server
-    from foretrace.sandbox.base import SandboxSettings
+    from foretrace.problems.harbor_job import TaskRewards
+    from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 
 def generate(
@@ -102,13 +107,16 @@ def check_problems(
         sandbox: Sandboxes in order of preference, e.g. docker,local.
         environment: Where Harbor runs tasks that need their own image: docker, modal, daytona, e2b, runloop, ...
     """
+    import asyncio
+
     import msgspec
 
-    from foretrace.api.problem_checks import check_problems
     from foretrace.cli.display.generate import show_check, verdict
-    from foretrace.episodes.validate import Fault
+    from foretrace.engines.processes import usable_cores
+    from foretrace.episodes.validate import Fault, make_report
     from foretrace.problems.base import collect_problems
-    from foretrace.registry import describe_no_problem, make_problem_set, split_problem_spec
+    from foretrace.problems.harbor_job import judge_tasks
+    from foretrace.registry import describe_no_problem, make_problem_set, make_sandbox, split_problem_spec
 
     name, path = split_problem_spec(name, path)
     if environment is not None and name != "harbor":
@@ -122,8 +130,11 @@ def check_problems(
         drops = [drop for drop in drops if drop.task not in tasks]
         if environment is not None and not tasks:
             output.note(f"no task needs an image of its own: none is run in {environment}")
-        where: dict[str, Any] = {"tasks": tasks, "environment": environment or ""}
-        report, isolation = check_problems(problems, sandbox, sandbox_settings, **where, progress=progress, doing=doing)
+        started, workers = time.monotonic(), sandbox_settings.workers or usable_cores()
+        judge = make_sandbox(sandbox, sandbox_settings)
+        results, isolation = asyncio.run(_judge_in_sandbox(problems, judge, workers, progress, doing))
+        rewards = judge_tasks(tasks, environment or "", workers) if tasks else []
+        report = make_report([*results, *map(_make_task_result, rewards)], time.monotonic() - started)
     rows = [(drop, drop.at.removeprefix(f"{path} ")) for drop in drops]
     bad = [Fault(problem=f"{at} ({d.id})" if d.id else at, kind="bad_row", detail=d.reason) for d, at in rows]
     checked = msgspec.structs.replace(report, faults=(*bad, *report.faults))
@@ -135,6 +146,39 @@ def check_problems(
         output.note(f"--environment docker (or modal, daytona, ...) has Harbor judge the {unjudged:,} in their images")
     if not checked.sound:
         raise ProblemError(f"{name}: {verdict(checked)}")
+
+
+async def _judge_in_sandbox(
+    problems: Sequence[Problem], sandbox: Sandbox, workers: int, progress: ProgressDisplay, doing: str
+) -> tuple[list[ProblemResult], Isolation]:
+    """Judge the reference and an empty answer of every problem; also returns how well the code was isolated."""
+    from foretrace.episodes.validate import judge_problems
+
+    async with sandbox:
+        isolation = await sandbox.start()
+        return await judge_problems(
+            problems, sandbox, workers=workers, progress=lambda done: progress(doing, done, len(problems))
+        ), isolation
+
+
+def _make_task_result(rewards: TaskRewards) -> ProblemResult:
+    """The result of a Harbor task: a reward of 1 passes."""
+    from foretrace.core.problem import Problem
+    from foretrace.episodes.validate import Fault, ProblemResult
+
+    name, solution = rewards.task.name, rewards.task / "solution"
+    reference = str(solution) if solution.is_dir() else None
+    problem = Problem(id=name, statement="", reference=reference)
+    passed, empty = (rewards.solution or 0) >= 1, (rewards.nothing or 0) >= 1
+    result = ProblemResult(problem, [], hidden=1, reference_passed=passed and reference is not None, empty_passed=empty)
+    if rewards.nothing is None or (reference and rewards.solution is None):
+        result.faults.append(Fault(problem=name, kind="lost", detail=rewards.error[:300] or "no reward was written"))
+    elif reference and not passed:
+        detail = f"the reward of its solution is {rewards.solution:g}"
+        result.faults.append(Fault(problem=name, kind="reference_failed", detail=detail))
+    if empty:
+        result.faults.append(Fault(problem=name, kind="empty_passed", detail="doing nothing has the reward 1"))
+    return result
 
 
 def doctor(

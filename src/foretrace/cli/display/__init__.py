@@ -11,7 +11,7 @@ from foretrace.cli.output import Output
 from foretrace.core.report import Report
 
 _SHOWN_BY = {
-    "BuildReport": "dataset.show_build",
+    "BuildReport": "dataset.show_dataset",
     "CeilingReport": "speculation.show_ceiling",
     "CheckedCall": "speculation.show_checked_call",
     "EffectsManifest": "speculation.show_effects",

@@ -18,18 +18,14 @@ _BAR_WIDTH = 30
 _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
 
 
-def show_build(output: Output, report: BuildReport) -> None:
-    """Print what a dataset contains, without its location."""
-    show_dataset(output, report.manifest, None)
-
-
-def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> None:
-    """Print actions, rows, gates, drops and warnings, where the files are, and what to type next."""
+def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -> None:
+    """Print actions, rows, gates, drops and warnings, and with `out` where the files are and what to type next."""
     from foretrace.dataset.card import format_figures
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.difficulty import describe_difficulty
     from foretrace.dataset.proposer_guesses import describe_mistakes
 
+    manifest = report.manifest
     splits = _show_actions_by_split(output, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
     output.print()

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from foretrace.core.references import References, ScoreRow
     from foretrace.evaluation.pair_accuracy import PairReport
     from foretrace.evaluation.predict import PredictReport
-    from foretrace.evaluation.score_report import (
-        Calibration,
-        CascadeRow,
-        Comparison,
-        Difference,
-        ScoreReport,
-        VerifierScore,
-    )
+    from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, ScoreReport, VerifierScore
     from foretrace.evaluation.verify import VerifyReport
 
 _ROWS = 10
@@ -246,7 +239,7 @@ def _show_comparison(output: Output, against: Comparison) -> None:
     output.print_fields([(column[0], write_difference(found[column[1:]], against.tasks)) for column in columns])
 
 
-def write_difference(each: Difference, tasks: int) -> str:
+def write_difference(each: ScoreRow, tasks: int) -> str:
     """`better by 3.1 points [1.2, 5.0]`."""
     sign = -1 if each.value < 0 else 1
     # + 0.0 turns -0.0 into 0.0

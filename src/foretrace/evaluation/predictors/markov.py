@@ -8,15 +8,8 @@ from collections.abc import Sequence
 from foretrace.core.errors import UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.predictors.base import (
-    ActionAndTool,
-    Guess,
-    list_tools,
-    name_target,
-    name_turn,
-    rank_actions,
-)
-from foretrace.evaluation.prompt_reading import PromptReader
+from foretrace.evaluation.predictors.base import ActionAndTool, Guess, list_tools, name_target, name_turn, rank_actions
+from foretrace.evaluation.prompt_reading import read_prompt
 
 _Context = tuple[ActionAndTool, ...]
 _START: ActionAndTool = ("start", "")
@@ -44,12 +37,12 @@ class Markov:
                 f"'markov:{order}' is not a predictor: choose one of {', '.join(f'markov:{n}' for n in ORDERS)}"
             )
         self._order = int(order)
-        self._reader = PromptReader()
+        self._tools = frozenset[str]()
         self._counts: dict[_Context, Counter[ActionAndTool]] = {}
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Count what follows each context of up to `order` turns."""
-        self._reader = PromptReader(list_tools(rows))
+        self._tools = frozenset(list_tools(rows))
         self._counts = {}
         for row in rows:
             context, target = self._find_context(row.prompt), name_target(row)
@@ -61,7 +54,9 @@ class Markov:
         return rank_actions(self.measure_shares(self._find_context(prompt)), k)
 
     def _find_context(self, prompt: Sequence[ChatText]) -> _Context:
-        names = [_START] * self._order + [name_turn(turn) for turn in self._reader.read(prompt).turns]
+        if not self._order:
+            return ()
+        names = [_START] * self._order + [name_turn(turn) for turn in read_prompt(prompt, self._tools).turns]
         return tuple(names[len(names) - self._order :])
 
     def measure_shares(self, context: _Context) -> dict[ActionAndTool, float]:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.call_candidates import (
@@ -31,13 +30,12 @@ from foretrace.evaluation.call_candidates import (
     list_candidates,
     make_templates,
 )
-from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
-from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PastTurn, PromptView, read_prompt
 from foretrace.evaluation.prompt_values import NamedFile, find_root
 
-_ACTIONS = [*map(str, ActionType)]
 _FOLDS = (8, 4)
 """Number of folds of groups, with few rows and with many. The ranker learns on each fold with the templates of the
 others, and with types predicted by a model that has not seen it, since in use it will meet new groups."""
@@ -50,35 +48,23 @@ _TREES, _LEAVES = (50, 80), (7, 15)
 """Number of trees and of leaves per tree, each with few rows and with many."""
 
 
-class _Counted(NamedTuple):
-    """What the template book counts for one row."""
-
-    group: str
-    context: TemplateContext
-    templates: tuple[CallTemplate, ...]
-
-
-class _Knowledge(NamedTuple):
-    """What is needed to make and describe candidates."""
-
-    tools: tuple[str, ...]
-    book: TemplateBook
+_Counted = tuple[str, TemplateContext, tuple[CallTemplate, ...]]
+"""What the template book counts for one row: its group, the context, and the templates of its call."""
 
 
 class Memory:
     """Guesses the most likely candidates of a prompt. The confidence is that of the whole call."""
 
     def __init__(self) -> None:
-        self._reader = PromptReader()
-        self._knowledge = _Knowledge((), TemplateBook(()))
+        self._tools: tuple[str, ...] = ()
+        self._book = TemplateBook(())
         self._types = Regression()
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Learn the templates, and fit the ranker on folds of the rows."""
-        tools = tuple(list_tools(rows))
-        self._reader = PromptReader(tools)
-        counted = [_count_row(row, self._reader.read(row.prompt), tools) for row in rows]
+        self._tools = tuple(list_tools(rows))
+        counted = [_count_row(row, read_prompt(row.prompt, self._tools), self._tools) for row in rows]
         folds = _assign_folds(rows)
         self._types = Regression()
         self._types.fit(rows)
@@ -89,22 +75,22 @@ class Memory:
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
-            known = _Knowledge(tools, TemplateBook(others or counted))
+            self._book = TemplateBook(others or counted)
             for at in (at for at in chosen if folds[at] == fold):
-                view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
-                candidates, made = _describe(view, known, held_out[at] or self._types.measure_types(view))
+                view, target = read_prompt(rows[at].prompt, self._tools), _find_target(rows[at])
+                candidates, made = self._describe(view, held_out[at] or self._types.measure_types(view))
                 if candidates:
                     features.append(made)
                 right += [key == target for key in candidates]
-        self._knowledge = _Knowledge(tools, TemplateBook(counted))
+        self._book = TemplateBook(counted)
         self._ranker = _fit_ranker(
             np.concatenate(features) if features else np.zeros((0, 1)), right, few=len(chosen) < _FEW_ROWS
         )
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The most likely calls."""
-        view = self._reader.read(prompt)
-        candidates, features = _describe(view, self._knowledge, self._types.measure_types(view))
+        view = read_prompt(prompt, self._tools)
+        candidates, features = self._describe(view, self._types.measure_types(view))
         if not candidates:
             return []
         shares = self._ranker(features)
@@ -114,6 +100,12 @@ class Memory:
             Guess(candidate.usage.action, tool or None, arguments, share)
             for share, ((tool, arguments), candidate) in ranked[:k]
         ]
+
+    def _describe(self, view: PromptView, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
+        """The candidates and their features; `types` are the probabilities of the action types."""
+        context = find_context(view, self._tools)
+        candidates = list_candidates(view, context, self._book)
+        return candidates, _make_features(view, candidates, types, context.agent.split())
 
 
 def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
@@ -137,15 +129,8 @@ def _find_target(row: DatasetRow) -> tuple[str, str] | None:
 def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Counted:
     context, target = find_context(view, tools), _find_target(row)
     if target is None or len(target[1]) > _LONGEST_TEMPLATE:
-        return _Counted(row.group, context, ())
-    return _Counted(row.group, context, make_templates(row.action, *target, find_root(view)))
-
-
-def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
-    """The candidates and their features; `types` are the probabilities of the action types."""
-    context = find_context(view, known.tools)
-    candidates = list_candidates(view, context, known.book)
-    return candidates, _make_features(view, candidates, types, context.agent.split())
+        return row.group, context, ()
+    return row.group, context, make_templates(row.action, *target, find_root(view))
 
 
 def _make_features(
@@ -157,7 +142,7 @@ def _make_features(
     last_tool = last_calls[0].name if last_calls else ""
     called = {call.name for turn in turns for call in turn.calls}
     situation = _describe_situation(turns)
-    of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(_ACTIONS)}
+    of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(ACTIONS)}
 
     def describe(tool: str, arguments: str, candidate: Candidate) -> list[float]:
         usage = candidate.usage
@@ -188,7 +173,7 @@ def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:
     since_check = next((ago for ago, turn in enumerate(reversed(turns)) if turn.label.action == "verifier"), 20)
     last_action = str(turns[-1].label.action) if turns else ""
     return [
-        float(_ACTIONS.index(last_action)) if last_action in _ACTIONS else -1.0,
+        float(ACTIONS.index(last_action)) if last_action in ACTIONS else -1.0,
         float(bool(turns) and turns[-1].label.failed),
         float(since_write),
         float(since_check),

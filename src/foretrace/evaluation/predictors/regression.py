@@ -13,15 +13,9 @@ import numpy as np
 from foretrace.core.digest import hash_fraction
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.predictors.base import (
-    ActionAndTool,
-    Guess,
-    list_tools,
-    name_target,
-    name_turn,
-    rank_actions,
-)
-from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
+from foretrace.evaluation.predictors.base import ActionAndTool, Guess, list_tools, name_target, name_turn, rank_actions
+from foretrace.evaluation.prompt_reading import PastTurn, PromptView, read_prompt
+from foretrace.evaluation.prompt_values import clip
 
 _WORD_BUCKETS = 1 << 14
 _HISTORY_BUCKETS = 1 << 13
@@ -53,7 +47,7 @@ class Regression:
     target = "type"
 
     def __init__(self) -> None:
-        self._reader = PromptReader()
+        self._known_tools = frozenset[str]()
         self._idf = np.ones(_WORD_BUCKETS)
         self._classes: list[str] = []
         self._weights = np.zeros((0, 0))
@@ -65,8 +59,8 @@ class Regression:
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Fit the model, its temperature, and the tools of each type."""
-        self._reader = PromptReader(list_tools(rows))
-        views = [self._reader.read(row.prompt) for row in rows]
+        self._known_tools = frozenset(list_tools(rows))
+        views = [read_prompt(row.prompt, self._known_tools) for row in rows]
         self._tools = _count_tools(rows, views)
         words = [Counter(_hash_words(view)) for view in views]
         self._idf = _measure_idf(words)
@@ -82,7 +76,7 @@ class Regression:
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The most likely types."""
-        view = self._reader.read(prompt)
+        view = read_prompt(prompt, self._known_tools)
         return rank_actions(self._spread_over_tools(self.measure_types(view), view), k)
 
     def measure_types(self, view: PromptView) -> dict[str, float]:
@@ -129,9 +123,7 @@ def _count_tools(rows: Sequence[DatasetRow], views: Sequence[PromptView]) -> dic
 
 
 def _hash_words(view: PromptView) -> Iterable[int]:
-    text = view.last_result
-    if len(text) > 2 * _READ_CHARS:
-        text = f"{text[:_READ_CHARS]}\n{text[-_READ_CHARS:]}"
+    text = clip(view.last_result, _READ_CHARS)
     return (crc32(word.encode()) % _WORD_BUCKETS for word in _WORD.findall(text.lower()))
 
 
