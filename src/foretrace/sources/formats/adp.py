@@ -57,51 +57,44 @@ class Adp(RecordFiles):
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The trace of a row."""
-        return [_read_row(record, number, path, account)]
-
-
-def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> Trace | Drop:
-    talk = Conversation(account)
-    met: Counter[str] = Counter()
-    tools: tuple[ToolSpec, ...] = ()
-    items = get_list(row, "content")
-    is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
-    open_calls: list[str] = []
-    for at, item in enumerate(items):
-        if not isinstance(item, dict):
-            account.drop("not_an_object")
-            continue
-        kind = str(item.get("class_"))[:80]
-        met[kind] += 1
-        if kind in _ACTIONS:
-            account.use()
-            open_calls = _add_action(talk, item, kind, at, open_calls, is_quoted)
-        elif kind in _OBSERVATIONS:
-            account.use()
-            if not talk.has_agent and item.get("name") == "system":
-                talk.add_system(_write_observation(item, kind), at)
-                tools = tools or _read_declared_tools(get_text(item, "content"))
+        talk = Conversation(account)
+        met: Counter[str] = Counter()
+        tools: tuple[ToolSpec, ...] = ()
+        items = get_list(record, "content")
+        is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
+        open_calls: list[str] = []
+        for at, item in account.drop_unread(items):
+            kind = str(item.get("class_"))[:80]
+            met[kind] += 1
+            if kind in _ACTIONS:
+                account.use()
+                open_calls = _add_action(talk, item, kind, at, open_calls, is_quoted)
+            elif kind in _OBSERVATIONS:
+                account.use()
+                if not talk.has_agent and item.get("name") == "system":
+                    talk.add_system(_write_observation(item, kind), at)
+                    tools = tools or _read_declared_tools(get_text(item, "content"))
+                else:
+                    _add_observation(talk, item, kind, at, open_calls)
             else:
-                _add_observation(talk, item, kind, at, open_calls)
-        else:
-            account.meet_unknown(kind)
-    own_id = get_text(row, "id") or make_row_id(row)
-    # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
-    asked = next((get_text(item, "content") for item in as_dicts(items) if item.get("source") == "user"), "")
-    key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
-    details = get_dict(row, "details")
-    instance = next((v for k in ("instance_id", "task_id") if isinstance(v := details.get(k), str) and v), "")
-    return finish_trace(
-        talk,
-        key=key,
-        task=make_task(key, instance=instance),
-        path=path,
-        raw_row=index,
-        raw_id=own_id,
-        met=met,
-        tools=tools,
-        extra={k: v for k, v in find_unknown_fields(row, _ROW).items() if v != {}},
-    )
+                account.meet_unknown(kind)
+        own_id = get_text(record, "id") or make_row_id(record)
+        # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
+        asked = next((get_text(item, "content") for item in as_dicts(items) if item.get("source") == "user"), "")
+        key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
+        details = get_dict(record, "details")
+        instance = next((v for k in ("instance_id", "task_id") if isinstance(v := details.get(k), str) and v), "")
+        yield finish_trace(
+            talk,
+            key=key,
+            task=make_task(key, instance=instance),
+            path=path,
+            raw_row=number,
+            raw_id=own_id,
+            met=met,
+            tools=tools,
+            extra={k: v for k, v in find_unknown_fields(record, _ROW).items() if v != {}},
+        )
 
 
 def _add_action(

@@ -84,9 +84,7 @@ def _read(path: Path, account: Account) -> tuple[list[dict[str, Any]], list[_Mes
         raise SourceError(f"{path}: cannot read: {document.detail if isinstance(document, Drop) else 'no object'}")
     name = "messages" if get_list(document, "messages") else "history"
     messages = get_list(document, name)
-    found = [_Message(number, m) for number, m in enumerate(messages) if isinstance(m, dict)]
-    for _ in range(len(messages) - len(found)):
-        account.drop("not_an_object")
+    found = [_Message(number, message) for number, message in account.drop_unread(messages)]
     return [{**document, name: []} if messages else document], found
 
 

@@ -92,11 +92,8 @@ def _read_sample(raw: dict[str, Any], header: dict[str, Any], path: Path, accoun
     talk = Conversation(account)
     messages = as_list(_resolve_attachments(raw.get("messages"), get_dict(raw, "attachments")))
     events, tools = _read_events(raw, {get_text(message, "id") for message in messages}, account)
-    for index, message in enumerate(messages):
-        if isinstance(message, dict):
-            _add_message(talk, message, index, events)
-        else:
-            account.drop("not_an_object")
+    for index, message in account.drop_unread(messages):
+        _add_message(talk, message, index, events)
     about = get_dict(header, "eval")
     sample_id, task = write_text(raw.get("id")), get_text(about, "task")
     own_id = get_text(raw, "uuid") or f"{get_text(about, 'eval_id', 'run_id')}/{task}:{sample_id}:{raw.get('epoch')}"

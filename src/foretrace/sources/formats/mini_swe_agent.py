@@ -24,7 +24,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task, read_usage
-from foretrace.sources.json_values import as_dict, as_dicts, get_dict, get_dicts, get_list, get_text
+from foretrace.sources.json_values import as_dict, as_dicts, get_dict, get_dicts, get_list, get_text, write_sorted
 from foretrace.sources.openai_messages import find_unknown_fields, read_native_calls
 from foretrace.sources.turn_items import flatten_turns
 
@@ -71,23 +71,20 @@ class _Reader:
 
     def read(self, path: Path) -> Trace | Drop:
         info = get_dict(self._document, "info")
-        for index, message in enumerate(self._messages):
-            if isinstance(message, dict):
-                self._add(message, index)
-            else:
-                self._account.drop("not_an_object")
+        for index, message in self._account.drop_unread(self._messages):
+            self._add(message, index)
         config = get_dict(info, "config")
         ended = get_text(info, "exit_status")
         status: Status = "done" if ended in ("Submitted", "") else "limit" if ended in _LIMITS else "error"
         version = get_text(info, "mini_version")
         instance = get_text(self._document, "instance_id") or get_text(info, "instance_id")
         asked = next((m for m in as_dicts(self._messages) if m.get("role") == "user"), {})
-        task_id = instance or digest(_write(asked.get("content")))
+        task_id = instance or digest(write_sorted(asked.get("content")))
         first = next((m for m in as_dicts(self._messages) if _is_reply(m)), {})
         extra = {**find_unknown_fields(self._document, _DOCUMENT), "info": info}
         return finish_trace(
             self._talk,
-            key=f"mini_swe_agent@{task_id}:{digest(_write(first))}",
+            key=f"mini_swe_agent@{task_id}:{digest(write_sorted(first))}",
             task=make_task("", instance=task_id, kind="swe" if instance else ""),
             path=path,
             raw_id=instance,
@@ -189,10 +186,6 @@ def _read_sampled(message: dict[str, Any]) -> Sampled | None:
     usage = read_usage(held) or read_usage(held, "input_tokens", "output_tokens")
     reason = get_text(next(iter(get_dicts(response, "choices")), {}), "finish_reason") or None
     return None if usage is None and reason is None else Sampled(finish_reason=reason, usage=usage or Usage())
-
-
-def _write(value: Any) -> str:
-    return msgspec.json.encode(value, order="sorted").decode()
 
 
 PLUGIN = MiniSweAgent

@@ -86,12 +86,10 @@ def _is_old(event: dict[str, Any]) -> bool:
     return "kind" not in event and bool({"action", "observation"} & event.keys() and {"args", "extras"} & event.keys())
 
 
-def _read_folder(path: Path) -> Iterator[dict[str, Any] | Drop]:
+def _read_folder(path: Path) -> Iterator[Any]:
     folder = path / "events" if (path / "events").is_dir() else path
     numbered = [(int(match[1]), file) for file in folder.iterdir() if (match := _FILE.fullmatch(file.name))]
-    for _, file in sorted(numbered):
-        event = read_document(file)
-        yield event if isinstance(event, (dict, Drop)) else Drop("not_an_object", file.name)
+    yield from (read_document(file) for _, file in sorted(numbered))
 
 
 def _find_branch(events: list[dict[str, Any]], account: Account) -> list[dict[str, Any]]:
