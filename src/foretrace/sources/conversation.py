@@ -205,14 +205,12 @@ class Conversation:
             draft.seconds, draft.measured_by = seconds, measured_by
         self._note_input(at)
 
-    def time_call(self, call_id: str, seconds: float) -> bool:
-        """Set the duration that the runner measured for a call whose result was added before; returns whether there is
-        one."""
+    def time_call(self, call_id: str, seconds: float) -> None:
+        """Set the duration that the runner measured for a call whose result was added before."""
         for draft in reversed(self._drafts):
             if call_id in draft.fields.get("tool_call_ids", ()):
                 draft.seconds, draft.measured_by = seconds, "runner"
-                return True
-        return False
+                return
 
     def wait_for_person(self, call_id: str) -> None:
         """Note that a call waited for a person, so that its time is not a tool's."""

@@ -89,10 +89,9 @@ def read_turns(row: Row, path: str) -> FoundTurns:
     """
     value = get_path(row, path)
     column = path if path in row else path.partition(".")[0]
-    if isinstance(value, str) and (turns := split_template(value)):
+    if isinstance(value, str) and ((turns := split_template(value)) or _SPOKEN_START.match(value)):
+        turns = turns or _split_transcript(value)
         return FoundTurns([*enumerate(turns)], frozenset({column}), path)
-    if isinstance(value, str) and _SPOKEN_START.match(value):
-        return FoundTurns([*enumerate(_split_transcript(value))], frozenset({column}), path)
     turns = decode_turns(value, path)
     return _add_rest(row, _add_system(row, FoundTurns([*enumerate(turns)], frozenset({column}), path)))
 
@@ -356,9 +355,8 @@ def _find_text(row: Row) -> FoundTurns | None:
     for column, value in row.items():
         if not isinstance(value, str):
             continue
-        turns, what = split_template(value), "text of a chat template"
-        if not turns and _SPOKEN_START.match(value):
-            turns, what = _split_transcript(value), "transcript"
+        rendered = split_template(value)
+        turns, what = rendered or _split_transcript(value), "text of a chat template" if rendered else "transcript"
         if {"user", "assistant"} <= {get_role(turn) for turn in turns}:
             found.append(FoundTurns([*enumerate(turns)], frozenset({column}), f"column {column} is a {what}"))
     return found[0] if len(found) == 1 else None  # of two, one may be the rejected reply
@@ -440,7 +438,8 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
 
 
 def _split_transcript(text: str) -> list[Row]:
-    pieces = _SPOKEN.split(text)[1:]
+    """The turns of a text whose lines begin with roles; none if its first one does not."""
+    pieces = _SPOKEN.split(text)[1:] if _SPOKEN_START.match(text) else []
     roles = (role.lower().removesuffix(" response") for role in pieces[::2])
     return [{"role": role, "content": said.strip()} for role, said in zip(roles, pieces[1::2], strict=True)]
 
