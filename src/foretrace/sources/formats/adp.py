@@ -73,7 +73,8 @@ class Adp(RecordFiles):
                 account.use()
                 if not talk.has_agent and item.get("name") == "system":
                     talk.add_system(_write_observation(item, kind), at)
-                    tools = tools or _read_declared_tools(get_text(item, "content"))
+                    declared = _DECLARED.search(get_text(item, "content"))
+                    tools = tools or (read_tool_specs(declared[1]) if declared else ())
                 else:
                     _add_observation(talk, item, kind, at, open_calls)
             else:
@@ -147,11 +148,6 @@ def _write_observation(item: dict[str, Any], kind: str) -> str:
 def _find_image(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
     image = item if kind == "image_observation" else get_dict(item, "image_observation")
     return (Part(type="image", ref=get_text(image, "content") or None),) if image else ()
-
-
-def _read_declared_tools(text: str) -> tuple[ToolSpec, ...]:
-    found = _DECLARED.search(text)
-    return read_tool_specs(found[1]) if found else ()
 
 
 PLUGIN = Adp

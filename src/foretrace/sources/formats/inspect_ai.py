@@ -27,7 +27,7 @@ from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, measure, read_time
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import finish_trace, make_task, read_usage
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
@@ -196,13 +196,9 @@ def _read_sampled(event: dict[str, Any]) -> Sampled | None:
     reason = get_text(_find_choice(event), "stop_reason") or None
     if not usage:
         return None if reason is None else Sampled(finish_reason=reason)
-    cached = (as_count(usage.get(f"input_tokens_cache_{what}")) or 0 for what in ("read", "write"))
-    prompt = as_count(usage.get("input_tokens"))
-    counts = Usage(
-        prompt_tokens=None if prompt is None else prompt + sum(cached),
-        completion_tokens=as_count(usage.get("output_tokens")),
-    )
-    return Sampled(finish_reason=reason, usage=counts)
+    cached = ("input_tokens_cache_read", "input_tokens_cache_write")
+    counts = read_usage(usage, "input_tokens", "output_tokens", *cached)
+    return Sampled(finish_reason=reason, usage=counts or Usage())
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:

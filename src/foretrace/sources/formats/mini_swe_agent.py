@@ -55,15 +55,16 @@ class MiniSweAgent(RecordFiles):
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The attempt of a document."""
-        return [_Reader(record, account).read(path)]
+        return [_Talk(record, account).read(path)]
 
 
-class _Reader:
+class _Talk(Conversation):
+    """Builds the conversation of a document."""
+
     def __init__(self, document: dict[str, Any], account: Account) -> None:
+        super().__init__(account)
         self._document = document
         self._messages = get_list(document, "messages")
-        self._account = account
-        self._talk = Conversation(account)
         self._open: list[str] = []
         """Ids of the last reply's calls that wait for a result."""
         self._met: Counter[str] = Counter()
@@ -71,8 +72,8 @@ class _Reader:
 
     def read(self, path: Path) -> Trace | Drop:
         info = get_dict(self._document, "info")
-        for index, message in self._account.drop_unread(self._messages):
-            self._add(message, index)
+        for index, message in self.account.drop_unread(self._messages):
+            self._add_message(message, index)
         config = get_dict(info, "config")
         ended = get_text(info, "exit_status")
         status: Status = "done" if ended in ("Submitted", "") else "limit" if ended in _LIMITS else "error"
@@ -83,7 +84,7 @@ class _Reader:
         first = next((m for m in as_dicts(self._messages) if _is_reply(m)), {})
         extra = {**find_unknown_fields(self._document, _DOCUMENT), "info": info}
         return finish_trace(
-            self._talk,
+            self,
             key=f"mini_swe_agent@{task_id}:{digest(write_sorted(first))}",
             task=make_task("", instance=task_id, kind="swe" if instance else ""),
             path=path,
@@ -96,7 +97,7 @@ class _Reader:
             extra=extra if self._submission is None else {**extra, "submission": self._submission},
         )
 
-    def _add(self, message: dict[str, Any], index: int) -> None:
+    def _add_message(self, message: dict[str, Any], index: int) -> None:
         role, extra = message.get("role"), get_dict(message, "extra")
         at = read_time(extra.get("timestamp", message.get("timestamp")))
         kind = message.get("type") if role is None else role
@@ -105,23 +106,23 @@ class _Reader:
         kept = {**find_unknown_fields(message, _MESSAGE), **find_unknown_fields(extra, _EXTRA)}
         is_reply, is_result = _is_reply(message), kind in ("tool", "function_call_output")
         if not is_reply and not is_result and role not in ("exit", "system", "user"):
-            self._account.meet_unknown(f"message of {kind!r}")
+            self.account.meet_unknown(f"message of {kind!r}")
             return
-        self._account.use()
+        self.account.use()
         if is_reply:
             self._add_reply(message, index, at, text=text, parts=parts, extra=kept)
         elif role == "exit":
             self._submission = text
         elif role == "system":
-            self._talk.add_system(text, index, parts=parts, extra=kept)
+            self.add_system(text, index, parts=parts, extra=kept)
         elif is_result:
             text = text or read_any_content(message.get("output"))[0]
             self._add_result(get_text(message, "tool_call_id", "call_id"), text, message, index, at, extra=kept)
         elif self._open and "interrupt_type" not in extra:
             self._add_result(self._open[0], text, message, index, at, parts=parts, extra=kept)
         else:
-            author = "environment" if self._talk.has_agent else "user"
-            self._talk.add_user(text, index, author=author, at=at, parts=parts, extra=kept)
+            author = "environment" if self.has_agent else "user"
+            self.add_user(text, index, author=author, at=at, parts=parts, extra=kept)
 
     def _add_reply(self, message: dict[str, Any], index: int, at: float | None, *, text: str, **more: Any) -> None:
         reasoning = get_text(message, "reasoning_content") or None
@@ -131,7 +132,7 @@ class _Reader:
         calls = calls or _find_commands(text, get_dicts(get_dict(message, "extra"), "actions"), index)
         self._open = [call.id for call in calls]
         sampled = _read_sampled(message)
-        self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, sampled=sampled, **more)
+        self.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, sampled=sampled, **more)
 
     def _add_result(
         self, call_id: str, text: str, message: dict[str, Any], index: int, at: float | None, **more: Any
@@ -141,7 +142,7 @@ class _Reader:
         stamp = get_dict(following, "extra").get("timestamp", following.get("timestamp"))
         # The next message may be another result of the same reply, stamped at the same time.
         is_shared = at is not None and read_time(stamp) == at and not _is_reply(following)
-        self._talk.add_result(
+        self.add_result(
             call_id,
             text,
             index,
