@@ -139,9 +139,8 @@ def _add_observation(talk: Conversation, item: dict[str, Any], kind: str, at: in
 
 def _write_observation(item: dict[str, Any], kind: str) -> str:
     if kind == "web_observation":
-        return "\n\n".join(text for field in ("url", "axtree") if (text := as_text(item.get(field)))) or as_text(
-            item.get("html")
-        )
+        shown = (get_text(item, "url"), get_text(item, "axtree"))
+        return "\n\n".join(filter(None, shown)) or get_text(item, "html")
     return "" if kind == "image_observation" else write_text(item.get("content"))
 
 

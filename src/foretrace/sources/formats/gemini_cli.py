@@ -120,10 +120,8 @@ def _add_message(session: Session, given: _Message) -> None:
     session.types[kind or NO_TYPE] += 1
     if kind == "user" or kind in _AGENT:
         session.use(message, count=int(given.counts))
-        content, at = (
-            message.get("content", message.get("parts")),
-            read_time(message.get("timestamp", message.get("ts"))),
-        )
+        content = message.get("content", message.get("parts"))
+        at = read_time(message.get("timestamp", message.get("ts")))
         blocks = content if isinstance(content, list) else [content]
         if kind == "user":
             results = [block for block in as_dicts(blocks) if get_dict(block, "functionResponse")]

@@ -67,9 +67,8 @@ class InspectAI:
         """By the members of the archive, or by `status` and the fields of `eval`."""
         if _is_archive(head):
             return "a zip with the members of an inspect_ai log"
-        is_log = (
-            get_text(head.first, "status") in _STATUSES and {"task", "model"} <= get_dict(head.first, "eval").keys()
-        )
+        about = get_dict(head.first, "eval")
+        is_log = get_text(head.first, "status") in _STATUSES and {"task", "model"} <= about.keys()
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:

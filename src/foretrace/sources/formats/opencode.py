@@ -44,9 +44,8 @@ class OpenCode:
     def recognize(self, head: FileHead) -> str | None:
         """By the tables of the database, the folders of the storage, or the two lists of an export."""
         if head.is_folder:
-            is_storage = {"session/", "message/"} <= {*head.names} and {"part/", "migration", "project/"} & {
-                *head.names
-            }
+            names = {*head.names}
+            is_storage = {"session/", "message/"} <= names and names & {"part/", "migration", "project/"}
             return "folders session, message and part" if is_storage else None
         if _is_export(head.document or {}):
             return "a document with info, and messages of info and parts"
@@ -242,9 +241,8 @@ def _read_database(path: Path, account: Account) -> Iterator[StoredSession]:
         for session in sorted(_read_rows(database.execute("SELECT * FROM session"), account), key=_get_place):
             own = (session["id"],)
             parts: dict[str, list[Record]] = {}
-            for part in _read_rows(
-                database.execute("SELECT * FROM part WHERE session_id = ? ORDER BY id", own), account
-            ):
+            rows = database.execute("SELECT * FROM part WHERE session_id = ? ORDER BY id", own)
+            for part in _read_rows(rows, account):
                 parts.setdefault(get_text(part, "messageID"), []).append(part)
             messages = _read_rows(database.execute("SELECT * FROM message WHERE session_id = ?", own), account)
             yield session, [(m, parts.pop(m["id"], [])) for m in sorted(messages, key=_get_place)]
