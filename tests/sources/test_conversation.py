@@ -31,7 +31,8 @@ def test_what_was_measured_wins_and_persons_are_no_tools() -> None:
     talk.add_agent(0, calls=[make_call("a", "ask", {}), make_call("b", "run", {})], at=T)
     talk.add_result("a", "yes", 1, at=T + 60)
     talk.add_result("b", "ok", 2, at=T + 60, seconds=1.5)
-    assert talk.time_call("b", 1.25) and not talk.time_call("nobody", 1)
+    talk.time_call("b", 1.25)
+    talk.time_call("nobody", 1)
     _, asked, ran = talk.finish()
     assert asked.tool_s is None and asked.tool_s_source is None
     assert (ran.tool_s, ran.tool_s_source) == (1.25, "runner")

@@ -94,13 +94,13 @@ class Account(Counts, kw_only=True):
         else:
             self.dropped[reason] += 1
 
-    def drop_unread(self, records: Iterable[dict[str, Any] | Drop]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The readable records of a file, with their positions; the others are counted."""
+    def drop_unread(self, records: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The readable records of a file or list, with their positions; the others are counted."""
         for number, record in enumerate(records):
-            if isinstance(record, Drop):
-                self.drop(record.reason)
-            else:
+            if isinstance(record, dict):
                 yield number, record
+            else:
+                self.drop(record.reason if isinstance(record, Drop) else "not_an_object")
 
     def note(self, what: str, count: int = 1) -> None:
         """Count something that is not a record."""

@@ -14,14 +14,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import msgspec
-
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting
 from foretrace.core.trace import Provenance, Trace
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
+from foretrace.sources.json_values import write_sorted
 
 UNCLEAR = "unclear"
 """In a trace's `extra`: fields that could not be read, each with what the row has instead."""
@@ -91,7 +90,7 @@ def make_origin(source: Any, at: RowRef, *, split: str, **more: Any) -> Provenan
 
 def make_row_id(row: dict[str, Any]) -> str:
     """A name for a row without an id of its own; it does not depend on the file or the row's position."""
-    return "row-" + digest(msgspec.json.encode(row, order="sorted").decode())
+    return "row-" + digest(write_sorted(row))
 
 
 class RowError(ValueError):

@@ -130,7 +130,6 @@ class Conversation:
         """Add a message of a person. `author="environment"`: what the agent's program says in that role (a reminder, a
         summary, an acknowledgement); `author="demo"`: part of an example in the prompt."""
         self._add("user", author, text, raw_index, at, more)
-        self._note_input(at)
 
     def add_agent(
         self,
@@ -203,16 +202,13 @@ class Conversation:
         self.account.note("results without a call", bool(call_id) and call_id not in self._called)
         if seconds is not None:
             draft.seconds, draft.measured_by = seconds, measured_by
-        self._note_input(at)
 
-    def time_call(self, call_id: str, seconds: float) -> bool:
-        """Set the duration that the runner measured for a call whose result was added before; returns whether there is
-        one."""
+    def time_call(self, call_id: str, seconds: float) -> None:
+        """Set the duration that the runner measured for a call whose result was added before."""
         for draft in reversed(self._drafts):
             if call_id in draft.fields.get("tool_call_ids", ()):
                 draft.seconds, draft.measured_by = seconds, "runner"
-                return True
-        return False
+                return
 
     def wait_for_person(self, call_id: str) -> None:
         """Note that a call waited for a person, so that its time is not a tool's."""
@@ -232,6 +228,8 @@ class Conversation:
             "parts": tuple(more.get("parts", ())), "extra": dict(more.get("extra", {})),
         }  # fmt: skip
         draft = _Draft(fields, began=at, ended=at)
+        if role in ("user", "tool") and at is not None:
+            self._latest_input = at
         self._drafts.append(draft)
         self._note_origin(draft)
         return draft
@@ -239,10 +237,6 @@ class Conversation:
     def _note_origin(self, draft: _Draft) -> None:
         if self.used and draft.fields["turn"] not in self.used[-1].places:
             self.used[-1].places.append(draft.fields["turn"])
-
-    def _note_input(self, at: float | None) -> None:
-        if at is not None:
-            self._latest_input = at
 
     def _make_message(self, draft: _Draft) -> Message:
         fields = draft.fields

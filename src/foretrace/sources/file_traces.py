@@ -63,10 +63,14 @@ def make_child_task(parent: Task, own_id: str) -> Task:
     return Task(id=digest(own_id), group=parent.group, kind=parent.kind)
 
 
-def read_usage(held: Any, prompt: str = "prompt_tokens", completion: str = "completion_tokens") -> Usage | None:
-    """The token counts under two names; `None` if there is neither."""
-    counts = as_count(get_value(held, prompt)), as_count(get_value(held, completion))
-    return None if counts == (None, None) else Usage(prompt_tokens=counts[0], completion_tokens=counts[1])
+def read_usage(
+    held: Any, prompt: str = "prompt_tokens", completion: str = "completion_tokens", *cached: str
+) -> Usage | None:
+    """The token counts under two names; `None` if there is neither. Counts under `cached` are added to the prompt's."""
+    asked, said = as_count(get_value(held, prompt)), as_count(get_value(held, completion))
+    if asked is not None:
+        asked += sum(as_count(get_value(held, name)) or 0 for name in cached)
+    return None if asked is said is None else Usage(prompt_tokens=asked, completion_tokens=said)
 
 
 def finish_trace(

@@ -5,6 +5,8 @@ Only the markup of the text counts, never its content.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 from collections.abc import Iterator
 
@@ -40,17 +42,8 @@ _STARTS = (
 def split_injected(text: str) -> Iterator[tuple[Author, str]]:
     """The pieces of a text in the user's role, in order, each with its author: `environment` or `user`. Joined, they
     are the text, apart from white space between them."""
-    waiting: list[str] = []
-    for author, piece in _find_pieces(text):
-        if author == "environment":
-            waiting.append(piece)
-            continue
-        if waiting:
-            yield "environment", "\n".join(waiting)
-            waiting = []
-        yield author, piece
-    if waiting:
-        yield "environment", "\n".join(waiting)
+    for author, pieces in itertools.groupby(_find_pieces(text), key=operator.itemgetter(0)):
+        yield author, "\n".join(piece for _, piece in pieces)
 
 
 def is_injected(text: str) -> bool:

@@ -127,18 +127,15 @@ def decode_json(text: Any) -> Any:
         return text
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+    except (ValueError, RecursionError):
         return None
 
 
 def decode_nested(value: Any) -> Any:
     """The object or list in a JSON text; any other value unchanged."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return value
+    is_nested = isinstance(value, str) and value.lstrip().startswith(("{", "["))
+    found = decode_json(value) if is_nested else None
+    return value if found is None else found
 
 
 def decode_quoted(value: Any) -> Any:
@@ -163,6 +160,11 @@ def write_text(value: Any) -> str:
         return encode_json(value)
     except (TypeError, ValueError, RecursionError):
         return repr(value)
+
+
+def write_sorted(value: Any) -> str:
+    """A value as JSON text that does not depend on the order of keys."""
+    return msgspec.json.encode(value, order="sorted").decode()
 
 
 def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:

@@ -10,6 +10,7 @@ import msgspec
 from foretrace.core.trace import SCHEMA_VERSION, Trace, compute_trace_id, upgrade_record
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import FileHead
+from foretrace.sources.json_values import get_dict, get_dicts, get_list
 
 
 class Jsonl:
@@ -22,7 +23,7 @@ class Jsonl:
     def recognize(self, head: FileHead) -> str | None:
         """By the fields of a Trace."""
         for row in head.rows:
-            origin = row["provenance"].get("origin") if isinstance(row.get("provenance"), dict) else None
+            origin = get_dict(row, "provenance").get("origin")
             if {"key", "task", "messages"} <= row.keys() and origin in ("imported", "generated"):
                 return f"key, task and messages of a trace that was {origin}"
         return None
@@ -43,11 +44,9 @@ class Jsonl:
 
 def _restore_infinities(row: dict[str, Any]) -> dict[str, Any]:
     """Read a missing logprob as minus infinity, which JSON cannot represent: the token could not be sampled."""
-    messages = row.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        sampled = message.get("sampled") if isinstance(message, dict) else None
-        logprobs = sampled.get("logprobs") if isinstance(sampled, dict) else None
-        if isinstance(sampled, dict) and isinstance(logprobs, list) and None in logprobs:
+    for message in get_dicts(row, "messages"):
+        sampled = get_dict(message, "sampled")
+        if None in (logprobs := get_list(sampled, "logprobs")):
             sampled["logprobs"] = [-math.inf if p is None else p for p in logprobs]
     return row
 

@@ -18,6 +18,7 @@ import msgspec
 from foretrace.core.trace import Message
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, read_time
+from foretrace.sources.json_values import decode_json
 from foretrace.sources.own_fields import FIELD
 
 _MAX_TEXT = 4096
@@ -59,7 +60,7 @@ class _Said(msgspec.Struct):
         if isinstance(value, str):
             self.words.add(value.strip())
             if value[:1] in ("{", "["):
-                self.add(_decode(value), name)
+                self.add(decode_json(value), name)
         elif isinstance(value, dict):
             for key, item in value.items():
                 self.add(item, key)
@@ -166,7 +167,7 @@ class _Search:
         size = len(text)
         if (size >= _MIN_COPY or (self._labels and name in _JOINED)) and self._has_text(bare):
             return None
-        if text[0] in "{[" and isinstance(value := _decode(text), (dict, list)):
+        if text[0] in "{[" and isinstance(value := decode_json(text), (dict, list)):
             return self.find(value, name, depth + 1)
         if self._account is None:
             return text
@@ -211,7 +212,7 @@ def _describe(message: Message) -> _Said:
             said.add(text)
     for call in message.tool_calls:
         said.words.update((call.id, call.name, call.arguments))
-        said.add((_decode(call.arguments), call.extra))
+        said.add((decode_json(call.arguments), call.extra))
     for part in message.parts:
         said.add((part.type, part.media_type, part.ref))
     if message.extra:
@@ -225,13 +226,6 @@ def _describe(message: Message) -> _Said:
 def _spell(name: str) -> str:
     """A name in the same spelling for `exit_code` and `exitCode`."""
     return name.replace("_", "").lower()
-
-
-def _decode(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _merge(target: dict[str, Any], more: dict[str, Any]) -> None:

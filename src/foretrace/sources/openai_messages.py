@@ -12,7 +12,7 @@ from foretrace.core.trace import ToolCall, ToolSpec
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import make_call
-from foretrace.sources.json_values import decode_json
+from foretrace.sources.json_values import as_dict, as_dicts, decode_json
 
 _CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters", "args"})
 
@@ -123,13 +123,9 @@ def _list_definitions(value: Any) -> list[dict[str, Any]]:
     elif isinstance(value, dict) and any(key in value for key in _DECLARED):
         value = [value]
     elif isinstance(value, dict):
-        is_named = all(
-            isinstance(each, dict) and each.keys() & {"description", *_PARAMETERS} for each in value.values()
-        )
+        is_named = all(as_dict(each).keys() & {"description", *_PARAMETERS} for each in value.values())
         value = [{"name": name, **each} for name, each in value.items()] if is_named else []
     listed: list[dict[str, Any]] = []
-    for item in value if isinstance(value, list) else []:
-        if isinstance(item, dict):
-            declared = next((item[key] for key in _DECLARED if isinstance(item.get(key), list)), [item])
-            listed += [each for each in declared if isinstance(each, dict)]
+    for item in as_dicts(value):
+        listed += as_dicts(next((item[key] for key in _DECLARED if isinstance(item.get(key), list)), [item]))
     return listed

@@ -141,7 +141,7 @@ def find_files(
         if path.is_dir() or not is_named:
             walk.visit(path)
         elif walk.is_new(path.stat()):
-            walk.add(path, {sources[0].name: "named"})
+            walk.found.add(path, {sources[0].name: "named"}, walk.row_sources)
     _remove_companions(walk.found, {source.name: source for source in sources}, since)
     return walk.found
 
@@ -164,14 +164,10 @@ class _Walk:
     def __init__(self, sources: Sequence[Any], progress: ProgressFunc) -> None:
         self.found = FoundFiles()
         self._sources = sources
-        self._row_sources = {source.name for source in sources if hasattr(source, "to_trace")}
+        self.row_sources = {source.name for source in sources if hasattr(source, "to_trace")}
         self._progress = progress
         self._seen: set[tuple[int, int]] = set()
         self._files = 0
-
-    def add(self, path: Path, claims: dict[str, str]) -> None:
-        """List a recognized file or folder."""
-        self.found.add(path, claims, self._row_sources)
 
     def is_new(self, status: os.stat_result) -> bool:
         """Whether the file or folder was not visited before, under this name or another."""
@@ -208,7 +204,7 @@ class _Walk:
         if "manifest.json" in names and any(name.startswith("shard-") for name in names):
             self.found.add_unknown(path, "a traces folder; build a dataset from it as it is", 0)
         elif claims := ask_sources(head, self._sources):
-            self.add(path, claims)
+            self.found.add(path, claims, self.row_sources)
         elif is_folder:
             for name in names:
                 if name not in _SKIPPED_FOLDERS:

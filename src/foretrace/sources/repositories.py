@@ -43,9 +43,8 @@ def find_repository_of_remote(remote: str) -> str | None:
 def find_repository_of_folder(folder: str) -> str | None:
     """A name for the repository of a working directory: the first folder of the path that is neither a home nor a
     container of repositories. Too coarse is better than too fine: traces that belong together must never be split."""
-    parts = [
-        part for part in re.split(r"[/\\\\]+", folder.removeprefix("file://")[:4096]) if part not in ("", ".", "~")
-    ]
+    named = re.split(r"[/\\\\]+", folder.removeprefix("file://")[:4096])
+    parts = [part for part in named if part not in ("", ".", "~")]
     lower = [part.lower() for part in parts]
     for host in _HOSTS:
         if host in lower and len(parts) >= (at := lower.index(host)) + 3:

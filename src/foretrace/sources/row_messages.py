@@ -13,7 +13,7 @@ from foretrace.encodings.base import Encoding
 from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
-from foretrace.sources.json_values import decode_nested
+from foretrace.sources.json_values import as_dicts, decode_nested
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import (
     find_unknown_fields,
@@ -186,12 +186,7 @@ def _read_extra(item: Row, text: str) -> Row:
     """The fields of a turn that are in no other field of the message, and what text blocks hold besides their text,
     such as citations."""
     extra, rest = find_unknown_fields(item, _KNOWN), dict(item.get(REST, {}))
-    content = item.get("content", item.get("value"))
-    blocks = (
-        [block for block in content if isinstance(block, dict) and read_block_text(block)]
-        if isinstance(content, list)
-        else []
-    )
+    blocks = [block for block in as_dicts(item.get("content", item.get("value"))) if read_block_text(block)]
     if any(len(block) > 1 + ("type" in block) for block in blocks) and (beside := find_rest(blocks, text)) is not None:
         rest["text" if "content" in rest else "content"] = beside
     both = {name: rest.pop(name) for name in extra.keys() & rest.keys()}
@@ -208,17 +203,10 @@ def _answers_text_call(last: Message | None, text: str) -> bool:
 def _mark_example(messages: list[Message]) -> tuple[Message, ...]:
     """Mark an example before the task that is written as turns: every row has the same, and it must not be trained."""
     start = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
-    task = next(
-        (
-            i
-            for i, m in enumerate(messages)
-            if i > start + 1 and m.role == "user" and m.author == "user" and _NEXT_TASK.match(m.content)
-        ),
-        None,
-    )
-    if task is None or not any(m.role == "assistant" for m in messages[task:]):
-        return tuple(messages)
-    if not any(m.tool_calls for m in messages[:task]):
+    asked = (i for i, m in enumerate(messages) if i > start + 1 and m.role == "user" and m.author == "user")
+    task = next((i for i in asked if _NEXT_TASK.match(messages[i].content)), None)
+    is_example = task is not None and any(m.tool_calls for m in messages[:task])
+    if task is None or not is_example or not any(m.role == "assistant" for m in messages[task:]):
         return tuple(messages)
     for index in range(start, task):
         message = messages[index]

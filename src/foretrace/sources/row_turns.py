@@ -17,7 +17,16 @@ import msgspec
 from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
 from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_thought
-from foretrace.sources.json_values import as_list, as_text, decode_json, decode_nested, get_dict, get_text, write_text
+from foretrace.sources.json_values import (
+    as_dict,
+    as_list,
+    as_text,
+    decode_json,
+    decode_nested,
+    get_dict,
+    get_text,
+    write_text,
+)
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
@@ -89,10 +98,9 @@ def read_turns(row: Row, path: str) -> FoundTurns:
     """
     value = get_path(row, path)
     column = path if path in row else path.partition(".")[0]
-    if isinstance(value, str) and (turns := split_template(value)):
+    if isinstance(value, str) and ((turns := split_template(value)) or _SPOKEN_START.match(value)):
+        turns = turns or _split_transcript(value)
         return FoundTurns([*enumerate(turns)], frozenset({column}), path)
-    if isinstance(value, str) and _SPOKEN_START.match(value):
-        return FoundTurns([*enumerate(_split_transcript(value))], frozenset({column}), path)
     turns = decode_turns(value, path)
     return _add_rest(row, _add_system(row, FoundTurns([*enumerate(turns)], frozenset({column}), path)))
 
@@ -106,8 +114,7 @@ def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
     rests: Row = {}
     for column in sorted(found.columns & row.keys()):
         value = decode_nested(row[column])
-        items = value if isinstance(value, list) else []
-        for place, item in enumerate(items):
+        for place, item in enumerate(as_list(value)):
             own = places.get(place, range(len(turns)))
             if not isinstance(item, dict) or any(turns[number][1] == item for number in own):
                 continue
@@ -280,7 +287,7 @@ def _open_body(value: Any) -> Row:
     for name in ("body", "inputBodyJson", "outputBodyJson"):
         if isinstance(value, dict) and name in value:
             value = decode_nested(value[name])
-    return value if isinstance(value, dict) else {}
+    return as_dict(value)
 
 
 def find_reply(body: Row) -> Row | None:
@@ -331,11 +338,8 @@ def _find_rendered_halves(row: Row, prompt: str, reply: str) -> FoundTurns | Non
 
 def _are_calls(value: Any) -> bool:
     """Whether a column holds calls; a column of this name may also hold their number or ids."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(get_text(each, "name") or get_dict(each, "function") for each in value)
-    )
+    calls = as_list(value)
+    return bool(calls) and all(get_text(each, "name") or get_dict(each, "function") for each in calls)
 
 
 def _find_wanted_calls(row: Row) -> FoundTurns | None:
@@ -356,9 +360,8 @@ def _find_text(row: Row) -> FoundTurns | None:
     for column, value in row.items():
         if not isinstance(value, str):
             continue
-        turns, what = split_template(value), "text of a chat template"
-        if not turns and _SPOKEN_START.match(value):
-            turns, what = _split_transcript(value), "transcript"
+        rendered = split_template(value)
+        turns, what = rendered or _split_transcript(value), "text of a chat template" if rendered else "transcript"
         if {"user", "assistant"} <= {get_role(turn) for turn in turns}:
             found.append(FoundTurns([*enumerate(turns)], frozenset({column}), f"column {column} is a {what}"))
     return found[0] if len(found) == 1 else None  # of two, one may be the rejected reply
@@ -394,11 +397,8 @@ def _skip_filling(text: str, at: int) -> int:
 
 def _find_nested(row: Row) -> FoundTurns | None:
     """`messages` within one other column: the state of a graph or session."""
-    found = [
-        (name, listed)
-        for name in row
-        if name in _STATES and (listed := _list_turns(_open_body(row[name]).get("messages")))
-    ]
+    held = [(name, _list_turns(_open_body(row[name]).get("messages"))) for name in row if name in _STATES]
+    found = [(name, turns) for name, turns in held if turns]
     if len(found) != 1:
         return None
     column, turns = found[0]
@@ -423,11 +423,9 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
     for index, item in enumerate(items):
         action = item.get("action")
         if isinstance(action, dict) and isinstance(action.get("action_name"), str):
-            metadata = item.get("metadata")
-            thought = metadata.get("cot") if isinstance(metadata, dict) else None
-            given = {
-                k: v for k, v in action.items() if k not in ("action_name", "action_type") and v not in ("", [], None)
-            }
+            thought = get_dict(item, "metadata").get("cot")
+            names = action.keys() - {"action_name", "action_type"}
+            given = {name: value for name, value in action.items() if name in names and value not in ("", [], None)}
             call = make_call(action["action_name"], given)
             yield index, {"role": "assistant", "content": thought or "", "tool_calls": [call]}
             begun = True
@@ -440,7 +438,8 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
 
 
 def _split_transcript(text: str) -> list[Row]:
-    pieces = _SPOKEN.split(text)[1:]
+    """The turns of a text whose lines begin with roles; none if its first one does not."""
+    pieces = _SPOKEN.split(text)[1:] if _SPOKEN_START.match(text) else []
     roles = (role.lower().removesuffix(" response") for role in pieces[::2])
     return [{"role": role, "content": said.strip()} for role, said in zip(roles, pieces[1::2], strict=True)]
 
@@ -472,9 +471,8 @@ def _find_steps(row: Row) -> FoundTurns | None:
                 turns.append((index, {**answer, "content": write_text(result)}))
         said = next((key for key in _ANSWERS if get_text(row, key).strip()), None)
         turns += [] if said is None else [(None, {"role": "assistant", "content": row[said], "train": None})]
-        return FoundTurns(
-            turns, frozenset(filter(None, (column, asked, said))), f"column {column} holds steps with actions"
-        )
+        columns = frozenset(filter(None, (column, asked, said)))
+        return FoundTurns(turns, columns, f"column {column} holds steps with actions")
     return None
 
 

@@ -53,6 +53,8 @@ class Session(Conversation):
         self.parent: Parent | None = None
         self.outcome = Outcome()
         self.extra: dict[str, Any] = {}
+        self.reply = 0
+        """Number of the current reply, for `add_part`."""
         self._abandoned: set[str] = set()
 
     @property
@@ -79,6 +81,10 @@ class Session(Conversation):
         self.account.ignore("abandoned branch")
         self.account.note("abandoned branches", parent not in self._abandoned)
         self._abandoned.add(own)
+
+    def add_part(self, number: int, **more: Any) -> None:
+        """Add a part of the model's current reply; readers raise `reply` where the next one begins."""
+        self.add_agent(number, reply=str(self.reply), **more)
 
     def add_reply(self, said: Reply, raw_index: int, **more: Any) -> None:
         self.add_agent(raw_index, text=said.text, reasoning=said.reasoning, calls=said.calls, parts=said.parts, **more)

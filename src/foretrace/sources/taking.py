@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,15 +22,6 @@ CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 48 << 20
 """Rows and conversations of all inputs, or bytes of records, after which segments are sealed. These are fixed so that
 an interrupted import, when continued, seals at the same rows and gives the same bytes as one without interruption."""
-
-
-class Taken(NamedTuple):
-    """The outcome of a result."""
-
-    reason: str | None
-    """Why it was dropped; `None` if it was not."""
-    before: TraceCounts | None = None
-    """The counts of the trace that it replaced, or that it is equal to, if that trace is from this import."""
 
 
 class Taker:
@@ -103,17 +94,17 @@ class Taker:
                 left_out_since = since
             if seen <= start.rows:
                 self.count_known(1)
-                taken = Taken(None)
+                taken = None
             else:
                 taken = self._take(result, where, may_grow=is_file)
-            if taken.reason is not None:
-                drops[taken.reason] += 1
-                own.drops[taken.reason] += 1
+            if isinstance(taken, str):
+                drops[taken] += 1
+                own.drops[taken] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
-                own.counts.replace(taken.before, result.counts)
-            if not is_file and taken.reason is not None:
-                records.drop(taken.reason)
+                own.counts.replace(taken, result.counts)
+            if not is_file and isinstance(taken, str):
+                records.drop(taken)
             elif not is_file:
                 records.ignore(result.reason) if isinstance(result, Drop) else records.use()
             if self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS:
@@ -123,8 +114,9 @@ class Taker:
         own.account.add(records)
         return note(done=is_whole)
 
-    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> Taken:
-        """Add a trace, or count why it was not added.
+    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | TraceCounts | None:
+        """Add a trace, or count why it was not added; returns why it was dropped, or the counts of the trace that it
+        replaced, or that it is equal to, if that trace is from this import.
 
         Args:
             where: Its place, for an example in the report.
@@ -137,17 +129,17 @@ class Taker:
             given_before = result.row["key"] in self._outcomes
             added = self._add(result, may_grow=may_grow)
             if not isinstance(added, Drop):
-                return Taken(None, added if given_before else None)
+                return added if given_before else None
             result = added
         if result.reason == BEFORE_SINCE:
             report.before_since += 1
-            return Taken(None)
+            return None
         report.drops[result.reason] += 1
         examples = report.dropped_rows.setdefault(result.reason, [])
         if len(examples) < MAX_EXAMPLES:
             wrong = f"{where}: {result.detail or result.reason}"
             examples.append((wrong, *(("; ", *result.remedy) if result.remedy else ())))
-        return Taken(result.reason)
+        return result.reason
 
     def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
         """Add a trace; returns the counts of the stored trace that it replaces or is equal to, if known."""

@@ -57,51 +57,45 @@ class Adp(RecordFiles):
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The trace of a row."""
-        return [_read_row(record, number, path, account)]
-
-
-def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> Trace | Drop:
-    talk = Conversation(account)
-    met: Counter[str] = Counter()
-    tools: tuple[ToolSpec, ...] = ()
-    items = get_list(row, "content")
-    is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
-    open_calls: list[str] = []
-    for at, item in enumerate(items):
-        if not isinstance(item, dict):
-            account.drop("not_an_object")
-            continue
-        kind = str(item.get("class_"))[:80]
-        met[kind] += 1
-        if kind in _ACTIONS:
-            account.use()
-            open_calls = _add_action(talk, item, kind, at, open_calls, is_quoted)
-        elif kind in _OBSERVATIONS:
-            account.use()
-            if not talk.has_agent and item.get("name") == "system":
-                talk.add_system(_write_observation(item, kind), at)
-                tools = tools or _read_declared_tools(get_text(item, "content"))
+        talk = Conversation(account)
+        met: Counter[str] = Counter()
+        tools: tuple[ToolSpec, ...] = ()
+        items = get_list(record, "content")
+        is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
+        open_calls: list[str] = []
+        for at, item in account.drop_unread(items):
+            kind = str(item.get("class_"))[:80]
+            met[kind] += 1
+            if kind in _ACTIONS:
+                account.use()
+                open_calls = _add_action(talk, item, kind, at, open_calls, is_quoted)
+            elif kind in _OBSERVATIONS:
+                account.use()
+                if not talk.has_agent and item.get("name") == "system":
+                    talk.add_system(_write_observation(item, kind), at)
+                    declared = _DECLARED.search(get_text(item, "content"))
+                    tools = tools or (read_tool_specs(declared[1]) if declared else ())
+                else:
+                    _add_observation(talk, item, kind, at, open_calls)
             else:
-                _add_observation(talk, item, kind, at, open_calls)
-        else:
-            account.meet_unknown(kind)
-    own_id = get_text(row, "id") or make_row_id(row)
-    # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
-    asked = next((get_text(item, "content") for item in as_dicts(items) if item.get("source") == "user"), "")
-    key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
-    details = get_dict(row, "details")
-    instance = next((v for k in ("instance_id", "task_id") if isinstance(v := details.get(k), str) and v), "")
-    return finish_trace(
-        talk,
-        key=key,
-        task=make_task(key, instance=instance),
-        path=path,
-        raw_row=index,
-        raw_id=own_id,
-        met=met,
-        tools=tools,
-        extra={k: v for k, v in find_unknown_fields(row, _ROW).items() if v != {}},
-    )
+                account.meet_unknown(kind)
+        own_id = get_text(record, "id") or make_row_id(record)
+        # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
+        asked = next((get_text(item, "content") for item in as_dicts(items) if item.get("source") == "user"), "")
+        key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
+        details = get_dict(record, "details")
+        instance = next((v for k in ("instance_id", "task_id") if isinstance(v := details.get(k), str) and v), "")
+        yield finish_trace(
+            talk,
+            key=key,
+            task=make_task(key, instance=instance),
+            path=path,
+            raw_row=number,
+            raw_id=own_id,
+            met=met,
+            tools=tools,
+            extra={k: v for k, v in find_unknown_fields(record, _ROW).items() if v != {}},
+        )
 
 
 def _add_action(
@@ -145,20 +139,14 @@ def _add_observation(talk: Conversation, item: dict[str, Any], kind: str, at: in
 
 def _write_observation(item: dict[str, Any], kind: str) -> str:
     if kind == "web_observation":
-        return "\n\n".join(text for field in ("url", "axtree") if (text := as_text(item.get(field)))) or as_text(
-            item.get("html")
-        )
+        shown = (get_text(item, "url"), get_text(item, "axtree"))
+        return "\n\n".join(filter(None, shown)) or get_text(item, "html")
     return "" if kind == "image_observation" else write_text(item.get("content"))
 
 
 def _find_image(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
     image = item if kind == "image_observation" else get_dict(item, "image_observation")
     return (Part(type="image", ref=get_text(image, "content") or None),) if image else ()
-
-
-def _read_declared_tools(text: str) -> tuple[ToolSpec, ...]:
-    found = _DECLARED.search(text)
-    return read_tool_specs(found[1]) if found else ()
 
 
 PLUGIN = Adp

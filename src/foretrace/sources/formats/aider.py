@@ -197,9 +197,8 @@ def _find_replacements(lines: Sequence[str]) -> Iterator[_Request]:
             return
         found, start = _find_name(lines, head, before)
         path = found or path
-        old, new = (
-            "".join(f"{line}\n" for line in part) for part in (lines[head + 1 : middle], lines[middle + 1 : end])
-        )
+        parts = lines[head + 1 : middle], lines[middle + 1 : end]
+        old, new = ("".join(f"{line}\n" for line in part) for part in parts)
         number = end + 1
         if number < len(lines) and (fence := _FENCE.fullmatch(lines[number].strip())) and not fence[2].strip():
             number += 1

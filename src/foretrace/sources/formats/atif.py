@@ -114,12 +114,9 @@ class _Reader:
         talk = Conversation(account, durations_from_stamps=False)
         met: Counter[str] = Counter()
         steps = get_list(document, "steps")
-        for index, step in enumerate(steps):
-            if not isinstance(step, dict):
-                account.drop("not_an_object")
-            else:
-                met[f"{step.get('source')} steps"] += 1
-                _add_step(talk, step, index)
+        for index, step in account.drop_unread(steps):
+            met[f"{step.get('source')} steps"] += 1
+            _add_step(talk, step, index)
         schema, name = get_text(document, "schema_version"), get_text(agent, "name")
         if schema and schema not in _VERSIONS:
             account.note(f"trajectories of version {schema[:20]}, which is not known, read as far as it is like others")

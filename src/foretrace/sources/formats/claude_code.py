@@ -17,15 +17,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import make_call, read_time
-from foretrace.sources.json_values import (
-    decode_json,
-    get_bool,
-    get_dict,
-    get_dicts,
-    get_list,
-    get_number,
-    get_text,
-)
+from foretrace.sources.json_values import decode_json, get_bool, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import NO_TYPE, Session, find_main_line
 
@@ -366,11 +358,8 @@ class _Talk(Session):
 
 def _read_meta(path: Path, account: Account) -> dict[str, Any]:
     file = path.with_name(path.name.partition(".jsonl")[0] + ".meta.json")
-    meta = read_document(file, limit=1 << 20) if file.is_file() else {}
-    if isinstance(meta, dict):
-        return meta
-    account.drop(meta.reason if isinstance(meta, Drop) else "not_an_object")
-    return {}
+    metas = [read_document(file, limit=1 << 20)] if file.is_file() else []
+    return next((meta for _, meta in account.drop_unread(metas)), {})
 
 
 PLUGIN = ClaudeCode

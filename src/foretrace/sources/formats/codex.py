@@ -17,15 +17,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks
 from foretrace.sources.conversation import make_call, read_time
 from foretrace.sources.injected_text import is_injected
-from foretrace.sources.json_values import (
-    as_dict,
-    decode_json,
-    get_dict,
-    get_dicts,
-    get_list,
-    get_number,
-    get_text,
-)
+from foretrace.sources.json_values import as_dict, decode_json, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import NO_TYPE, Session
 
@@ -121,7 +113,6 @@ class _Rollout(Session):
         self._facts: list[_Item] = []
         """Records about the session as a whole."""
         self._meta: dict[str, Any] = {}
-        self._reply = 0
         self._tokens: float | None = None
         self._measured: dict[str, _Execution] = {}
         self._open: dict[str, str] = {}
@@ -226,9 +217,6 @@ class _Rollout(Session):
     def _use_item(self, item: _Item, call: str = "") -> None:
         self.use(item.record, "payload" if item.payload is item.record.get("payload") else "", call=call)
 
-    def _add_part(self, item: _Item, **more: Any) -> None:
-        self.add_agent(item.number, reply=f"reply {self._reply}", at=item.at, **more)
-
     def _add_item(self, item: _Item) -> None:
         kind, payload = item.kind, item.payload
         if kind == "message":
@@ -237,7 +225,7 @@ class _Rollout(Session):
             blocks = get_dicts(payload, "summary") + get_dicts(payload, "content")
             text = "\n\n".join(filter(None, (get_text(block, "text") for block in blocks)))
             self.account.note("thoughts that are not readable", not text and bool(payload.get("encrypted_content")))
-            self._add_part(item, reasoning=text)
+            self.add_part(item.number, at=item.at, reasoning=text)
         elif kind in _CALLS:
             self._add_call(item)
         elif kind in _OUTPUTS:
@@ -246,12 +234,12 @@ class _Rollout(Session):
             said = [block for block in get_dicts(payload, "content") if "encrypted_content" not in block]
             text = read_blocks(said)[0] if kind == "agent_message" else get_text(payload, "message")
             self.add_user(text, item.number, author="environment", at=item.at, extra={"kind": kind})
-            self._reply += 1
+            self.reply += 1
 
     def _add_message(self, item: _Item) -> None:
         role, content = get_text(item.payload, "role"), item.payload.get("content")
         if role == "user":
-            self._reply += 1
+            self.reply += 1
             kinds = get_list(get_dict(item.payload, "internal_chat_message_metadata_passthrough"), "content_item_kinds")
             if not isinstance(content, list) or len(kinds) != len(content):
                 self.add_content(content, item.number, at=item.at)
@@ -262,7 +250,7 @@ class _Rollout(Session):
             return
         text, parts = read_blocks(content)
         if role == "assistant":
-            self._add_part(item, text=text, parts=parts)
+            self.add_part(item.number, at=item.at, text=text, parts=parts)
         else:
             self.add_system(text, item.number, raw_role=None if role == "system" else role or None, parts=parts)
 
@@ -272,7 +260,7 @@ class _Rollout(Session):
         if call.name == "exec" and item.kind == "custom_tool_call":
             self._exec = call
             call.extra["commands"] = []
-        self._add_part(item, calls=[call])
+        self.add_part(item.number, at=item.at, calls=[call])
         if item.kind == "image_generation_call" and get_text(item.payload, "result"):
             image = {"type": "image", "data": item.payload["result"], "media_type": "image/png"}
             self._add_answer(item, call.id, [image])
@@ -281,7 +269,7 @@ class _Rollout(Session):
         text, parts = read_blocks(content)
         self.add_result(call_id, text, item.number, at=item.at, parts=parts, **more)
         self._open.pop(call_id, None)
-        self._reply += 1
+        self.reply += 1
 
     def _add_output(self, item: _Item) -> None:
         value, metadata = _open_output(item.payload)
@@ -312,7 +300,7 @@ class _Rollout(Session):
             account.ignore(item.kind)
             tokens = get_number(get_dict(get_dict(item.payload, "info"), "total_token_usage"), "total_tokens")
             if tokens is not None and tokens != self._tokens:
-                self._reply += self._tokens is not None
+                self.reply += self._tokens is not None
                 self._tokens = tokens
             return
         ran = _read_execution(item.payload, item.kind)

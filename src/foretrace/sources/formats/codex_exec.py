@@ -59,7 +59,6 @@ class CodexExec:
 class _Run(Session):
     """One thread. What the model writes up to the next result is one reply."""
 
-    _reply = 0
     _count = 0
 
     def __init__(self, *args: Any) -> None:
@@ -73,7 +72,7 @@ class _Run(Session):
         self.types[what or kind or NO_TYPE] += 1
         if kind in _STARTS or kind in _TURNS:
             self.use(record)
-            self._reply += 1
+            self.reply += 1
             self._made.clear()
             if kind in ("turn.failed", "error"):
                 message = get_text(get_dict(record, "error"), "message") or get_text(record, "message")
@@ -101,24 +100,20 @@ class _Run(Session):
         if what in _TEXTS:
             name = "reasoning" if what == "reasoning" else "text"
             if text := get_text(item, "text"):
-                self._add_part(number, at, **{name: text})
+                self.add_part(number, at=at, **{name: text})
             return
         if what == "todo_list" or own not in self._made:
             self._count += 1
             self._made[own] = f"item_{self._count}"
             name, arguments = _read_call(item)
-            self._add_part(
-                number, at, calls=[make_call("" if what == "todo_list" else self._made[own], name, arguments)]
-            )
+            call = make_call("" if what == "todo_list" else self._made[own], name, arguments)
+            self.add_part(number, at=at, calls=[call])
         if what == "todo_list":
-            self._reply += 1
+            self.reply += 1
         elif kind == "item.completed":
             text, failed = _read_result(item)
             self.add_result(self._made.pop(own), text, number, is_error=failed, at=at)
-            self._reply += 1
-
-    def _add_part(self, number: int, at: float | None, **more: Any) -> None:
-        self.add_agent(number, reply=str(self._reply), at=at, **more)
+            self.reply += 1
 
 
 def _get_type(item: dict[str, Any]) -> str:

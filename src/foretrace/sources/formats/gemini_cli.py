@@ -84,9 +84,7 @@ def _read(path: Path, account: Account) -> tuple[list[dict[str, Any]], list[_Mes
         raise SourceError(f"{path}: cannot read: {document.detail if isinstance(document, Drop) else 'no object'}")
     name = "messages" if get_list(document, "messages") else "history"
     messages = get_list(document, name)
-    found = [_Message(number, m) for number, m in enumerate(messages) if isinstance(m, dict)]
-    for _ in range(len(messages) - len(found)):
-        account.drop("not_an_object")
+    found = [_Message(number, message) for number, message in account.drop_unread(messages)]
     return [{**document, name: []} if messages else document], found
 
 
@@ -122,10 +120,8 @@ def _add_message(session: Session, given: _Message) -> None:
     session.types[kind or NO_TYPE] += 1
     if kind == "user" or kind in _AGENT:
         session.use(message, count=int(given.counts))
-        content, at = (
-            message.get("content", message.get("parts")),
-            read_time(message.get("timestamp", message.get("ts"))),
-        )
+        content = message.get("content", message.get("parts"))
+        at = read_time(message.get("timestamp", message.get("ts")))
         blocks = content if isinstance(content, list) else [content]
         if kind == "user":
             results = [block for block in as_dicts(blocks) if get_dict(block, "functionResponse")]

@@ -32,23 +32,19 @@ class Hermes(RecordFiles):
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The trace of a row."""
-        return [_read_row(record, path, account)]
-
-
-def _read_row(row: dict[str, Any], path: Path, account: Account) -> Trace | Drop:
-    parent = get_text(row, "parent_session_id")
-    started = read_time(row.get("started_at", row.get("timestamp")))
-    session = Session(account, Hermes.name, "hermes-agent", get_text(row, "id") or make_row_id(row))
-    session.folder = get_text(row, "cwd")
-    session.parent = Parent(key=f"{Hermes.name}@{parent}") if parent else None
-    session.created_at = None if started is None else write_time(started)
-    session.note_model(get_text(row, "model"))
-    facts = {"title": get_text(row, "title"), "platform": get_text(row, "source")}
-    session.extra.update({name: value for name, value in facts.items() if value})
-    rest = [message for message in get_list(row, "messages") if not isinstance(message, dict)]
-    session.use({**row, "messages": rest})
-    _read_messages(row, session)
-    return session.make_trace(path)
+        parent = get_text(record, "parent_session_id")
+        started = read_time(record.get("started_at", record.get("timestamp")))
+        session = Session(account, Hermes.name, "hermes-agent", get_text(record, "id") or make_row_id(record))
+        session.folder = get_text(record, "cwd")
+        session.parent = Parent(key=f"{Hermes.name}@{parent}") if parent else None
+        session.created_at = None if started is None else write_time(started)
+        session.note_model(get_text(record, "model"))
+        facts = {"title": get_text(record, "title"), "platform": get_text(record, "source")}
+        session.extra.update({name: value for name, value in facts.items() if value})
+        rest = [message for message in get_list(record, "messages") if not isinstance(message, dict)]
+        session.use({**record, "messages": rest})
+        _read_messages(record, session)
+        yield session.make_trace(path)
 
 
 def _read_messages(row: dict[str, Any], session: Session) -> None:

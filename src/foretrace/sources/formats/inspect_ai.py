@@ -27,7 +27,7 @@ from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, measure, read_time
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import finish_trace, make_task, read_usage
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
@@ -67,9 +67,8 @@ class InspectAI:
         """By the members of the archive, or by `status` and the fields of `eval`."""
         if _is_archive(head):
             return "a zip with the members of an inspect_ai log"
-        is_log = (
-            get_text(head.first, "status") in _STATUSES and {"task", "model"} <= get_dict(head.first, "eval").keys()
-        )
+        about = get_dict(head.first, "eval")
+        is_log = get_text(head.first, "status") in _STATUSES and {"task", "model"} <= about.keys()
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
@@ -92,11 +91,8 @@ def _read_sample(raw: dict[str, Any], header: dict[str, Any], path: Path, accoun
     talk = Conversation(account)
     messages = as_list(_resolve_attachments(raw.get("messages"), get_dict(raw, "attachments")))
     events, tools = _read_events(raw, {get_text(message, "id") for message in messages}, account)
-    for index, message in enumerate(messages):
-        if isinstance(message, dict):
-            _add_message(talk, message, index, events)
-        else:
-            account.drop("not_an_object")
+    for index, message in account.drop_unread(messages):
+        _add_message(talk, message, index, events)
     about = get_dict(header, "eval")
     sample_id, task = write_text(raw.get("id")), get_text(about, "task")
     own_id = get_text(raw, "uuid") or f"{get_text(about, 'eval_id', 'run_id')}/{task}:{sample_id}:{raw.get('epoch')}"
@@ -199,13 +195,9 @@ def _read_sampled(event: dict[str, Any]) -> Sampled | None:
     reason = get_text(_find_choice(event), "stop_reason") or None
     if not usage:
         return None if reason is None else Sampled(finish_reason=reason)
-    cached = (as_count(usage.get(f"input_tokens_cache_{what}")) or 0 for what in ("read", "write"))
-    prompt = as_count(usage.get("input_tokens"))
-    counts = Usage(
-        prompt_tokens=None if prompt is None else prompt + sum(cached),
-        completion_tokens=as_count(usage.get("output_tokens")),
-    )
-    return Sampled(finish_reason=reason, usage=counts)
+    cached = ("input_tokens_cache_read", "input_tokens_cache_write")
+    counts = read_usage(usage, "input_tokens", "output_tokens", *cached)
+    return Sampled(finish_reason=reason, usage=counts or Usage())
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:

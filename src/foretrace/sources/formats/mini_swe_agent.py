@@ -24,7 +24,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task, read_usage
-from foretrace.sources.json_values import as_dict, as_dicts, get_dict, get_dicts, get_list, get_text
+from foretrace.sources.json_values import as_dict, as_dicts, get_dict, get_dicts, get_list, get_text, write_sorted
 from foretrace.sources.openai_messages import find_unknown_fields, read_native_calls
 from foretrace.sources.turn_items import flatten_turns
 
@@ -55,15 +55,16 @@ class MiniSweAgent(RecordFiles):
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The attempt of a document."""
-        return [_Reader(record, account).read(path)]
+        return [_Talk(record, account).read(path)]
 
 
-class _Reader:
+class _Talk(Conversation):
+    """Builds the conversation of a document."""
+
     def __init__(self, document: dict[str, Any], account: Account) -> None:
+        super().__init__(account)
         self._document = document
         self._messages = get_list(document, "messages")
-        self._account = account
-        self._talk = Conversation(account)
         self._open: list[str] = []
         """Ids of the last reply's calls that wait for a result."""
         self._met: Counter[str] = Counter()
@@ -71,23 +72,20 @@ class _Reader:
 
     def read(self, path: Path) -> Trace | Drop:
         info = get_dict(self._document, "info")
-        for index, message in enumerate(self._messages):
-            if isinstance(message, dict):
-                self._add(message, index)
-            else:
-                self._account.drop("not_an_object")
+        for index, message in self.account.drop_unread(self._messages):
+            self._add_message(message, index)
         config = get_dict(info, "config")
         ended = get_text(info, "exit_status")
         status: Status = "done" if ended in ("Submitted", "") else "limit" if ended in _LIMITS else "error"
         version = get_text(info, "mini_version")
         instance = get_text(self._document, "instance_id") or get_text(info, "instance_id")
         asked = next((m for m in as_dicts(self._messages) if m.get("role") == "user"), {})
-        task_id = instance or digest(_write(asked.get("content")))
+        task_id = instance or digest(write_sorted(asked.get("content")))
         first = next((m for m in as_dicts(self._messages) if _is_reply(m)), {})
         extra = {**find_unknown_fields(self._document, _DOCUMENT), "info": info}
         return finish_trace(
-            self._talk,
-            key=f"mini_swe_agent@{task_id}:{digest(_write(first))}",
+            self,
+            key=f"mini_swe_agent@{task_id}:{digest(write_sorted(first))}",
             task=make_task("", instance=task_id, kind="swe" if instance else ""),
             path=path,
             raw_id=instance,
@@ -99,7 +97,7 @@ class _Reader:
             extra=extra if self._submission is None else {**extra, "submission": self._submission},
         )
 
-    def _add(self, message: dict[str, Any], index: int) -> None:
+    def _add_message(self, message: dict[str, Any], index: int) -> None:
         role, extra = message.get("role"), get_dict(message, "extra")
         at = read_time(extra.get("timestamp", message.get("timestamp")))
         kind = message.get("type") if role is None else role
@@ -108,23 +106,23 @@ class _Reader:
         kept = {**find_unknown_fields(message, _MESSAGE), **find_unknown_fields(extra, _EXTRA)}
         is_reply, is_result = _is_reply(message), kind in ("tool", "function_call_output")
         if not is_reply and not is_result and role not in ("exit", "system", "user"):
-            self._account.meet_unknown(f"message of {kind!r}")
+            self.account.meet_unknown(f"message of {kind!r}")
             return
-        self._account.use()
+        self.account.use()
         if is_reply:
             self._add_reply(message, index, at, text=text, parts=parts, extra=kept)
         elif role == "exit":
             self._submission = text
         elif role == "system":
-            self._talk.add_system(text, index, parts=parts, extra=kept)
+            self.add_system(text, index, parts=parts, extra=kept)
         elif is_result:
             text = text or read_any_content(message.get("output"))[0]
             self._add_result(get_text(message, "tool_call_id", "call_id"), text, message, index, at, extra=kept)
         elif self._open and "interrupt_type" not in extra:
             self._add_result(self._open[0], text, message, index, at, parts=parts, extra=kept)
         else:
-            author = "environment" if self._talk.has_agent else "user"
-            self._talk.add_user(text, index, author=author, at=at, parts=parts, extra=kept)
+            author = "environment" if self.has_agent else "user"
+            self.add_user(text, index, author=author, at=at, parts=parts, extra=kept)
 
     def _add_reply(self, message: dict[str, Any], index: int, at: float | None, *, text: str, **more: Any) -> None:
         reasoning = get_text(message, "reasoning_content") or None
@@ -134,7 +132,7 @@ class _Reader:
         calls = calls or _find_commands(text, get_dicts(get_dict(message, "extra"), "actions"), index)
         self._open = [call.id for call in calls]
         sampled = _read_sampled(message)
-        self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, sampled=sampled, **more)
+        self.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, sampled=sampled, **more)
 
     def _add_result(
         self, call_id: str, text: str, message: dict[str, Any], index: int, at: float | None, **more: Any
@@ -144,7 +142,7 @@ class _Reader:
         stamp = get_dict(following, "extra").get("timestamp", following.get("timestamp"))
         # The next message may be another result of the same reply, stamped at the same time.
         is_shared = at is not None and read_time(stamp) == at and not _is_reply(following)
-        self._talk.add_result(
+        self.add_result(
             call_id,
             text,
             index,
@@ -189,10 +187,6 @@ def _read_sampled(message: dict[str, Any]) -> Sampled | None:
     usage = read_usage(held) or read_usage(held, "input_tokens", "output_tokens")
     reason = get_text(next(iter(get_dicts(response, "choices")), {}), "finish_reason") or None
     return None if usage is None and reason is None else Sampled(finish_reason=reason, usage=usage or Usage())
-
-
-def _write(value: Any) -> str:
-    return msgspec.json.encode(value, order="sorted").decode()
 
 
 PLUGIN = MiniSweAgent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from foretrace.core.trace import Parent, Trace
 from foretrace.rows.base import Drop
@@ -31,11 +31,8 @@ _NAMES = {
 Record = dict[str, Any]
 
 
-class StoredSession(NamedTuple):
-    """A session and its messages, each with its parts, in their order."""
-
-    session: Record
-    messages: list[tuple[Record, list[Record]]]
+StoredSession = tuple[Record, list[tuple[Record, list[Record]]]]
+"""A session and its messages, each with its parts, in their order."""
 
 
 class OpenCode:
@@ -47,9 +44,8 @@ class OpenCode:
     def recognize(self, head: FileHead) -> str | None:
         """By the tables of the database, the folders of the storage, or the two lists of an export."""
         if head.is_folder:
-            is_storage = {"session/", "message/"} <= {*head.names} and {"part/", "migration", "project/"} & {
-                *head.names
-            }
+            names = {*head.names}
+            is_storage = {"session/", "message/"} <= names and names & {"part/", "migration", "project/"}
             return "folders session, message and part" if is_storage else None
         if _is_export(head.document or {}):
             return "a document with info, and messages of info and parts"
@@ -245,12 +241,11 @@ def _read_database(path: Path, account: Account) -> Iterator[StoredSession]:
         for session in sorted(_read_rows(database.execute("SELECT * FROM session"), account), key=_get_place):
             own = (session["id"],)
             parts: dict[str, list[Record]] = {}
-            for part in _read_rows(
-                database.execute("SELECT * FROM part WHERE session_id = ? ORDER BY id", own), account
-            ):
+            rows = database.execute("SELECT * FROM part WHERE session_id = ? ORDER BY id", own)
+            for part in _read_rows(rows, account):
                 parts.setdefault(get_text(part, "messageID"), []).append(part)
             messages = _read_rows(database.execute("SELECT * FROM message WHERE session_id = ?", own), account)
-            yield StoredSession(session, [(m, parts.pop(m["id"], [])) for m in sorted(messages, key=_get_place)])
+            yield session, [(m, parts.pop(m["id"], [])) for m in sorted(messages, key=_get_place)]
             account.ignore("part without a message", sum(map(len, parts.values())))
 
 
@@ -284,7 +279,7 @@ def _read_folder(path: Path, account: Account) -> Iterator[StoredSession]:
             parts = get_dicts(message, "parts") + loose.pop(name, [])
             parts += _read_files(place, account) if (place := folders.pop(name, None)) else []
             messages.append((message, parts))
-        yield StoredSession(session, sorted(messages, key=lambda each: _get_place(each[0])))
+        yield session, sorted(messages, key=lambda each: _get_place(each[0]))
     lost = sum(len(_read_files(folder, account)) for folder in folders.values())
     account.ignore("part without a message", lost + sum(map(len, loose.values())))
 
@@ -308,17 +303,14 @@ def _list_folders(folder: Path) -> list[Path]:
 
 
 def _read_files(folder: Path, account: Account) -> list[Record]:
-    found: list[Record] = []
-    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+    def read(file: Path) -> Any:
         try:
-            value = read_document(file)
+            return read_document(file)
         except OSError as error:
-            value = Drop("unreadable_file", str(error))
-        if isinstance(value, dict):
-            found.append(value)
-        else:
-            account.drop(value.reason if isinstance(value, Drop) else "not_an_object")
-    return found
+            return Drop("unreadable_file", str(error))
+
+    files = sorted(folder.glob("*.json")) if folder.is_dir() else ()
+    return [record for _, record in account.drop_unread(map(read, files))]
 
 
 def _is_export(document: Record) -> bool:
@@ -328,12 +320,9 @@ def _is_export(document: Record) -> bool:
 
 
 def _read_export(path: Path, account: Account) -> Iterator[StoredSession]:
-    document = read_document(path)
-    if isinstance(document, dict):
+    for _, document in account.drop_unread([read_document(path)]):
         messages = [(_unwrap(m, "parts"), get_dicts(m, "parts")) for m in get_dicts(document, "messages")]
-        yield StoredSession(_unwrap(document, "messages"), messages)
-    else:
-        account.drop(document.reason if isinstance(document, Drop) else "not_an_object")
+        yield _unwrap(document, "messages"), messages
 
 
 def _unwrap(record: Record, held: str) -> Record:

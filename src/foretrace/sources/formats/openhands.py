@@ -74,7 +74,7 @@ class OpenHands:
         elif events:
             state = path / "base_state.json"
             held = as_dict(read_document(state)) if state.is_file() else {}
-            yield _Reader(_find_branch(events, account), held, account).read(path)
+            yield _Talk(_find_branch(events, account), held, account).read(path)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
         """All files in the folder of a conversation."""
@@ -86,12 +86,10 @@ def _is_old(event: dict[str, Any]) -> bool:
     return "kind" not in event and bool({"action", "observation"} & event.keys() and {"args", "extras"} & event.keys())
 
 
-def _read_folder(path: Path) -> Iterator[dict[str, Any] | Drop]:
+def _read_folder(path: Path) -> Iterator[Any]:
     folder = path / "events" if (path / "events").is_dir() else path
     numbered = [(int(match[1]), file) for file in folder.iterdir() if (match := _FILE.fullmatch(file.name))]
-    for _, file in sorted(numbered):
-        event = read_document(file)
-        yield event if isinstance(event, (dict, Drop)) else Drop("not_an_object", file.name)
+    yield from (read_document(file) for _, file in sorted(numbered))
 
 
 def _find_branch(events: list[dict[str, Any]], account: Account) -> list[dict[str, Any]]:
@@ -105,12 +103,13 @@ def _find_branch(events: list[dict[str, Any]], account: Account) -> list[dict[st
     return branch
 
 
-class _Reader:
+class _Talk(Conversation):
+    """Builds the conversation from its events."""
+
     def __init__(self, events: list[dict[str, Any]], state: dict[str, Any], account: Account) -> None:
+        super().__init__(account)
         self._events = events
         self._state = state
-        self._account = account
-        self._talk = Conversation(account)
         self._tools: tuple[ToolSpec, ...] = ()
         self._ended = get_text(state, "execution_status")
         self._error: Failure | None = None
@@ -119,16 +118,16 @@ class _Reader:
         self._model = get_text(get_dict(get_dict(state, "agent"), "llm"), "model")
 
     def read(self, path: Path) -> Trace | Drop:
-        self._talk.use(self._state, count=0)
+        self.use(self._state, count=0)
         for index, event in enumerate(self._events):
-            self._add(event, index)
+            self._add_event(event, index)
         first = self._events[0]
         states = (get_text(e.get("value"), "id") for e in self._events[:3] if e.get("key") == "full_state")
         own_id = get_text(self._state, "id") or next(states, "") or get_text(first, "id")
         key = f"openhands@{own_id or digest(str(first)[:4096])}"
         status = self._status or _STATUS.get(self._ended, "done")
         return finish_trace(
-            self._talk,
+            self,
             key=key,
             task=make_task(key),
             path=path,
@@ -141,15 +140,15 @@ class _Reader:
             outcome=Outcome(status=status, exit_reason=self._ended or None, error=self._error),
         )
 
-    def _add(self, event: dict[str, Any], index: int) -> None:
-        talk, kind, at = self._talk, get_text(event, "kind"), read_time(event.get("timestamp"))
+    def _add_event(self, event: dict[str, Any], index: int) -> None:
+        kind, at = get_text(event, "kind"), read_time(event.get("timestamp"))
         if kind in _KNOWN - _IGNORED - {"TokenEvent"}:
-            talk.use(event, "observation" if kind in _RESULTS else "")
+            self.use(event, "observation" if kind in _RESULTS else "")
         if kind == "TokenEvent":
-            self._account.use()
+            self.account.use()
         elif kind in _IGNORED:
             self._note_state(event)
-            self._account.ignore(kind)
+            self.account.ignore(kind)
         elif kind in _ENDS:
             code = get_text(event, "code") or kind
             is_limit = code in ("ConversationIterationLimitEvent", "MaxIterationsReached")
@@ -157,10 +156,10 @@ class _Reader:
             self._error = None if is_limit else Failure(kind=code, message=get_text(event, "detail"))
         elif kind in _SUMMARIES:
             if summary := get_text(event, "summary"):
-                talk.add_user(summary, index, author="environment", raw_role=kind)
+                self.add_user(summary, index, author="environment", raw_role=kind)
         elif kind == "SystemPromptEvent":
             pieces = (get_text(event.get(name), "text") for name in ("system_prompt", "dynamic_context"))
-            talk.add_system("\n\n".join(filter(None, pieces)), index)
+            self.add_system("\n\n".join(filter(None, pieces)), index)
             self._tools = self._tools or _read_tools(event.get("tools"))
         elif kind == "MessageEvent":
             self._add_message(event, index, at)
@@ -169,11 +168,11 @@ class _Reader:
         elif kind in _RESULTS:
             self._add_result(kind, event, index, at)
         else:
-            self._account.meet_unknown(event.get("kind"))
+            self.account.meet_unknown(event.get("kind"))
         if kind in ("MessageEvent", "ObservationEvent"):
             added, _ = read_any_content(event.get("extended_content") or [])
             if added:
-                talk.add_user(added, index, author="environment", at=at)
+                self.add_user(added, index, author="environment", at=at)
 
     def _note_state(self, event: dict[str, Any]) -> None:
         value = event.get("value")
@@ -190,10 +189,10 @@ class _Reader:
             reasoning = get_text(message, "reasoning_content") or None
             self._add_reply(event, index, at, text=text, reasoning=reasoning, parts=parts)
         elif message.get("role") == "system":
-            self._talk.add_system(text, index, parts=parts)
+            self.add_system(text, index, parts=parts)
         else:
             author = "user" if event.get("source") == "user" else "environment"
-            self._talk.add_user(text, index, author=author, at=at, parts=parts)
+            self.add_user(text, index, author=author, at=at, parts=parts)
 
     def _add_action(self, event: dict[str, Any], index: int, at: float | None) -> None:
         text, parts = read_any_content(event.get("thought") or [])
@@ -211,7 +210,7 @@ class _Reader:
 
     def _add_reply(self, event: dict[str, Any], index: int, at: float | None, **more: Any) -> None:
         reply = get_text(event, "llm_response_id") or None
-        self._talk.add_agent(index, reply=reply, at=at, sampled=self._sampled.get(index), **more)
+        self.add_agent(index, reply=reply, at=at, sampled=self._sampled.get(index), **more)
 
     def _add_result(self, kind: str, event: dict[str, Any], index: int, at: float | None) -> None:
         call_id = get_text(event, "tool_call_id")
@@ -219,11 +218,11 @@ class _Reader:
             observation = get_dict(event, "observation")
             text, parts = read_any_content(observation.get("content", observation.get("output")))
             is_error = get_bool(observation, "is_error")
-            self._talk.add_result(call_id, text, index, is_error=is_error, at=at, parts=parts)
+            self.add_result(call_id, text, index, is_error=is_error, at=at, parts=parts)
             return
         text = get_text(event, "error" if kind == "AgentErrorEvent" else "rejection_reason")
         at = at if kind == "AgentErrorEvent" else None  # a person was asked: the time is theirs
-        self._talk.add_result(call_id, text, index, is_error=True, at=at, raw_role=kind)
+        self.add_result(call_id, text, index, is_error=True, at=at, raw_role=kind)
 
 
 def _match_tokens(events: list[dict[str, Any]]) -> dict[int, Sampled]:

@@ -23,6 +23,7 @@ from foretrace.sources.json_values import (
     get_dict,
     get_list,
     get_text,
+    write_sorted,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields
@@ -46,40 +47,33 @@ class R2EGym(RecordFiles):
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The trace of a row."""
-        return [_read_row(record, number, path, account)]
-
-
-def _read_row(row: dict[str, Any], number: int, path: Path, account: Account) -> Trace | Drop:
-    talk = Conversation(account, durations_from_stamps=False)
-    agent, about = get_dict(row, "agent_args"), get_dict(row, "ds")
-    if system := get_text(agent, "system_prompt"):
-        talk.add_system(system, 0)
-    statement = get_text(row, "problem_statement")
-    talk.add_user(statement, 0)
-    steps = get_list(row, "trajectory_steps")
-    for index, step in enumerate(steps):
-        if isinstance(step, dict):
+        talk = Conversation(account, durations_from_stamps=False)
+        agent, about = get_dict(record, "agent_args"), get_dict(record, "ds")
+        if system := get_text(agent, "system_prompt"):
+            talk.add_system(system, 0)
+        statement = get_text(record, "problem_statement")
+        talk.add_user(statement, 0)
+        steps = get_list(record, "trajectory_steps")
+        for index, step in account.drop_unread(steps):
             account.use()
             _add_step(talk, step, index)
-        else:
-            account.drop("not_an_object")
-    image = get_text(row, "docker_image")
-    instance = get_text(about, "instance_id", "commit_hash") or image
-    first = msgspec.json.encode(steps[:1], order="sorted").decode()
-    key = f"r2e_gym@{instance or 'unknown'}:{digest(image, as_text(row.get('exp_name')), first)}"
-    model = agent.get("llm_name", agent.get("llm"))
-    return finish_trace(
-        talk,
-        key=key,
-        task=make_task(key, instance=instance, repository=_find_repository(about), kind="swe"),
-        path=path,
-        raw_row=number,
-        raw_id=instance,
-        agent=get_text(agent, "name") or "R2E-Gym",
-        model=as_text(model),
-        outcome=_read_outcome(row),
-        extra=find_unknown_fields(row, _ROW),
-    )
+        image = get_text(record, "docker_image")
+        instance = get_text(about, "instance_id", "commit_hash") or image
+        first = write_sorted(steps[:1])
+        key = f"r2e_gym@{instance or 'unknown'}:{digest(image, as_text(record.get('exp_name')), first)}"
+        model = agent.get("llm_name", agent.get("llm"))
+        yield finish_trace(
+            talk,
+            key=key,
+            task=make_task(key, instance=instance, repository=_find_repository(about), kind="swe"),
+            path=path,
+            raw_row=number,
+            raw_id=instance,
+            agent=get_text(agent, "name") or "R2E-Gym",
+            model=as_text(model),
+            outcome=_read_outcome(record),
+            extra=find_unknown_fields(record, _ROW),
+        )
 
 
 def _find_repository(about: dict[str, Any]) -> str:

@@ -36,6 +36,7 @@ from foretrace.sources.json_values import (
     get_dicts,
     get_list,
     get_text,
+    write_sorted,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 
@@ -89,7 +90,7 @@ def _read_attempt(
     instance = get_text(get_dict(config, "problem_statement"), "id") or _find_instance(path)
     begin = next((index for index, message in enumerate(history) if _is_turn(message)), len(history))
     model = get_dict(get_dict(config, "agent"), "model").get("name")
-    own_id = digest(_write(history[: begin + 1]), _write(steps[:1]))
+    own_id = digest(write_sorted(history[: begin + 1]), write_sorted(steps[:1]))
     key = f"swe_agent@{instance or 'unknown'}:{own_id}"
     version = get_text(info, "swe_agent_version")
     return finish_trace(
@@ -158,10 +159,7 @@ def _add_history(
     begun = False
     open_ids: list[str] = []
     seconds: float | None = None
-    for index, message in enumerate(history):
-        if not isinstance(message, dict):
-            talk.account.drop("not_an_object")
-            continue
+    for index, message in talk.account.drop_unread(history):
         role = message.get("role")
         if role not in ("system", "user", "assistant", "tool"):
             talk.account.meet_unknown(f"message of {role!r}")
@@ -203,10 +201,6 @@ def _find_instance(path: Path) -> str:
     """The instance, which is the name that SWE-agent gives the file; empty if the name is not an instance id."""
     stem = path.name.removesuffix(".gz").removesuffix(".zst").removesuffix(".json").removesuffix(".traj")
     return stem if _INSTANCE.fullmatch(stem) else ""
-
-
-def _write(value: Any) -> str:
-    return msgspec.json.encode(value, order="sorted").decode()
 
 
 PLUGIN = SweAgent

@@ -21,7 +21,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import make_function_call, read_any_content
 from foretrace.sources.conversation import Conversation, measure, read_time
-from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task, read_usage
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
@@ -75,16 +75,13 @@ class _Graph:
         self._episode = episode
         self._account = account
         self._nodes = [as_dict(node) for node in get_list(raw, "nodes")]
-        self._parents = [self._find_parent(index) for index in range(len(self._nodes))]
+        parents = [as_count(node.get("parent")) for node in self._nodes]
+        # A parent that does not come before the node is ignored, so that no path is a cycle.
+        self._parents = [at if at is not None and at < index else None for index, at in enumerate(parents)]
         calls = get_dicts(raw, "calls")
         self._calls = {node: call for call in calls if (node := as_count(call.get("node"))) is not None}
         self._seen: set[int] = set()
         """Nodes of the branches read so far."""
-
-    def _find_parent(self, index: int) -> int | None:
-        """The parent of a node. A parent that does not come before the node is ignored, so that no path is a cycle."""
-        parent = as_count(self._nodes[index].get("parent"))
-        return parent if parent is not None and parent < index else None
 
     def read(self, path: Path, row: int) -> Iterator[Trace | Drop]:
         inner = set(self._parents)
@@ -196,11 +193,7 @@ def _add_usage(sampled: Sampled | None, call: dict[str, Any]) -> Sampled | None:
     if not call:
         return sampled
     held = get_dict(call, "usage")
-    prompt, cached = as_count(held.get("prompt_tokens")), as_count(held.get("cached_input_tokens")) or 0
-    usage = Usage(
-        prompt_tokens=None if prompt is None else prompt + cached,
-        completion_tokens=as_count(held.get("completion_tokens")),
-    )
+    usage = read_usage(held, "prompt_tokens", "completion_tokens", "cached_input_tokens") or Usage()
     reason = get_text(call, "finish_reason") or None
     return msgspec.structs.replace(sampled or Sampled(), finish_reason=reason, usage=usage if held else None)
 

@@ -84,7 +84,6 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, counts: i
 class _Talk(Session):
     _number = 0
     """The request that is read."""
-    _reply = 0
 
     def add_request(self, number: int, request: dict[str, Any]) -> None:
         """Add what a person asks, and all that the agent does in response."""
@@ -99,13 +98,10 @@ class _Talk(Session):
             self._add_rounds(rounds, get_dict(metadata, "toolCallResults"))
         else:
             self._add_parts(request.get("response"))
-        self._reply += 1
+        self.reply += 1
         failure = get_text(get_dict(result, "errorDetails"), "message")
         error = Failure(kind="error", message=failure[:2000]) if failure else None
         self.outcome = Outcome(status="error" if error else "done", error=error)
-
-    def _add_part(self, **fields: Any) -> None:
-        self.add_agent(self._number, reply=str(self._reply), **fields)
 
     def _add_rounds(self, rounds: list[dict[str, Any]], results: dict[str, Any]) -> None:
         for each in rounds:
@@ -114,8 +110,10 @@ class _Talk(Session):
             text, thought = get_text(each, "response"), each.get("thinking")
             reasoning = _join(get_dict(each, "thinking").get("text", thought))
             if text or reasoning or calls:
-                self._add_part(text=text, reasoning=reasoning, calls=calls, at=read_time(each.get("timestamp")))
-            self._reply += 1
+                self.add_part(
+                    self._number, text=text, reasoning=reasoning, calls=calls, at=read_time(each.get("timestamp"))
+                )
+            self.reply += 1
             for call in calls:
                 if call.id in results:
                     self.add_result(call.id, _read_result(results[call.id]), self._number)
@@ -125,7 +123,7 @@ class _Talk(Session):
 
         def flush() -> None:
             if (text := "".join(pieces)).strip():
-                self._add_part(text=text)
+                self.add_part(self._number, text=text)
             pieces.clear()
 
         for part in [response] if isinstance(response, str) else as_list(response):
@@ -136,7 +134,7 @@ class _Talk(Session):
                 pieces.append(_read_reference(part))
             elif kind == "thinking":
                 flush()
-                self._add_part(reasoning=_join(part.get("value")))
+                self.add_part(self._number, reasoning=_join(part.get("value")))
             elif kind in ("toolInvocationSerialized", "toolInvocation"):
                 flush()
                 self._add_invocation(part)
@@ -145,12 +143,12 @@ class _Talk(Session):
         flush()
 
     def _add_invocation(self, part: dict[str, Any]) -> None:
-        own = get_text(part, "toolCallId") or str(self._reply)
+        own = get_text(part, "toolCallId") or str(self.reply)
         data, details = get_dict(part, "toolSpecificData"), get_dict(part, "resultDetails")
         command = get_text(get_dict(data, "commandLine"), "toolEdited", "userEdited", "original")
         given = decode_json(data.get("rawInput", data.get("input", get_text(details, "input"))))
         arguments = {"command": command} if command else given if isinstance(given, dict) else {}
-        self._add_part(calls=[make_call(own, get_text(part, "toolId") or "tool", arguments)])
+        self.add_part(self._number, calls=[make_call(own, get_text(part, "toolId") or "tool", arguments)])
         state = get_dict(data, "terminalCommandState")
         code, milliseconds = get_number(state, "exitCode"), get_number(state, "duration")
         shown = "\n".join(filter(None, (get_text(each, "value", "text") for each in get_dicts(details, "output"))))
@@ -162,7 +160,7 @@ class _Talk(Session):
             is_error=None if code is None else code != 0,
             seconds=None if milliseconds is None else milliseconds / 1000,
         )
-        self._reply += 1
+        self.reply += 1
 
 
 def _join(value: Any) -> str:

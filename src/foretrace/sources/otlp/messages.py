@@ -201,9 +201,8 @@ def _read_value(span: Span, name: str) -> list[Turn]:
 
 def read_messages(value: Any) -> list[Turn]:
     """The turns of a message or a list of messages."""
-    return [
-        turn for message in as_dicts(value if isinstance(value, list) else [value]) for turn in _read_message(message)
-    ]
+    messages = as_dicts(value if isinstance(value, list) else [value])
+    return [turn for message in messages for turn in _read_message(message)]
 
 
 def _read_message(raw: dict[str, Any]) -> list[Turn]:
@@ -264,14 +263,12 @@ def read_tools(span: Span) -> tuple[ToolSpec, ...]:
     """The tools that the model was offered."""
     attributes = span.attributes
     request = as_dict(decode_json(attributes.get("model_request_parameters")))  # Pydantic AI
+    offered = _unflatten(attributes, "llm.tools")
     flat = _unflatten(attributes, "llm.request.functions") or _unflatten(attributes, "gen_ai.request.tools")
     given = (
         decode_json(attributes.get("gen_ai.tool.definitions")),
         decode_json(attributes.get("gen_ai.request.tools")),
-        [
-            decode_json(get_dict(tool, "tool").get("json_schema"))
-            for tool in as_dicts(_unflatten(attributes, "llm.tools"))
-        ],
+        [decode_json(get_dict(tool, "tool").get("json_schema")) for tool in as_dicts(offered)],
         [{**tool, "parameters": decode_json(tool.get("parameters"))} for tool in as_dicts(flat)],
         [*as_list(request.get("function_tools")), *as_list(request.get("output_tools"))],
     )
