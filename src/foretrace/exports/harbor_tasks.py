@@ -106,9 +106,11 @@ def _needs_test_library(test: str) -> bool:
             names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
             if any(name.partition(".")[0] in ("pytest", "unittest") for name in names):
                 return True
-        elif isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test"):
-            return True
-        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test") and ast.unparse(node.args):
+        elif (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.name.startswith("test")
+            and (isinstance(node, ast.AsyncFunctionDef) or ast.unparse(node.args))
+        ):
             return True
     return False
 
