@@ -49,23 +49,6 @@ def test_a_command_that_changes_something_is_no_read(command: str) -> None:
         assert classify_shell(command).effect is Effect.EXTERNAL_WRITE
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("kubectl -n prod get pods -o yaml", "kubectl get pods -n prod", "kubectl --context=a logs x -f"),
-        *("kubectl rollout status deploy/a", "kubectl config view"),
-                                        *("docker compose -f a.yml logs api", "docker ps -a", "docker --context c images", "docker inspect rm"),
-        *("gh pr view 3 --json title", "gh -R o/r pr list"),
-        *("gh api repos/o/r --paginate --jq .name", "gh search code foo", "curl -sG https://x.org -d a=1"),
-        *("curl -sXGET https://x.org", "npm ls --depth 0"),
-        *("go list ./...", "cargo tree", "pip list", "pip config list", "git branch -a", "git remote -v"),
-        *("source .venv/bin/activate && ls", "nvm use 20"),
-    ],
-)  # fmt: skip
-def test_a_command_that_looks_is_still_a_read(command: str) -> None:
-    assert classify_shell(command).effect is Effect.PURE_READ
-
-
 FILE = {"path": "a.py"}
 TEXT = {**FILE, "content": "x"}
 HUB = {"owner": "o", "repo": "r", "branch": "b"}
@@ -132,24 +115,6 @@ def test_a_write_on_a_server_is_no_write_of_a_file(name: str, arguments: dict[st
 )  # fmt: skip
 def test_a_server_of_files_still_writes_them(name: str, kind: CallKind) -> None:
     assert classify_call(name, json.dumps(TEXT)).kind is kind
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cat <<EOF\n$(rm x)\nEOF", "python3 - <<EOF\nprint(open('a').read())  # `rm x`\nEOF", 'cat <<< "$(rm x)"', "[[ $(rm x) ]] && ls",
-        "python3 -i -c 'print(open(1).read())' < more.py", "psql -c 'select pg_terminate_backend(1)'",
-        "psql -c \"select setval('s', 1)\"", "sqlite3 a.db \"select writefile('a', 'b')\"",
-    ],
-)  # fmt: skip
-def test_what_runs_inside_of_what_reads(command: str) -> None:
-    facts = classify_shell(command)
-    assert facts is not None and facts.effect is not Effect.PURE_READ
-
-
-def test_a_quoted_heredoc_runs_nothing() -> None:
-    facts = classify_shell("cat <<'EOF'\n$(rm x)\nEOF")
-    assert facts is not None and facts.effect is Effect.PURE_READ
 
 
 @pytest.mark.parametrize("name", ["get_and_increment", "describe_and_fix", "readThenFrobnicate"])
@@ -230,6 +195,9 @@ READS = (
     "PYTHONPATH=. cat f",
 )
 MORE_STARTERS = [
+    "cat <<EOF\n$(rm x)\nEOF", "python3 - <<EOF\nprint(open('a').read())  # `rm x`\nEOF", 'cat <<< "$(rm x)"', "[[ $(rm x) ]] && ls",
+    "python3 -i -c 'print(open(1).read())' < more.py", "psql -c 'select pg_terminate_backend(1)'",
+    "psql -c \"select setval('s', 1)\"", "sqlite3 a.db \"select writefile('a', 'b')\"",
     *('ls "${x:-`rm x`}"', "ls ${x:=`touch y`}", 'echo "a ${b:-`rm c`}"', 'ls "${x:-$(rm x)}"'),
     *("psql -c 'select f()'", "psql -c 'select 1 into t'", "psql -c 'select * into b from users'"),
     *("psql -c 'select \"f\"()'", "psql -c '\\copy t to x.csv'", "psql -c '\\i x.sql'", "psql -l < x.sql"),
@@ -264,14 +232,23 @@ MORE_STARTERS = [
     *("base64 -i a -o b", "svn commit", "svn diff --diff-cmd x", "hg commit status", "conda env list > f"),
 ]  # fmt: skip
 MORE_READS = [
+    "cat <<'EOF'\n$(rm x)\nEOF",
+    *("kubectl -n prod get pods -o yaml", "kubectl get pods -n prod", "kubectl --context=a logs x -f"),
+    *("kubectl rollout status deploy/a", "kubectl config view"),
+    *("docker compose -f a.yml logs api", "docker ps -a", "docker --context c images", "docker inspect rm"),
+    *("gh pr view 3 --json title", "gh -R o/r pr list"),
+    *("gh api repos/o/r --paginate --jq .name", "gh search code foo", "curl -sG https://x.org -d a=1"),
+    *("curl -sXGET https://x.org", "npm ls --depth 0"),
+    *("go list ./...", "cargo tree", "pip list", "pip config list", "git branch -a", "git remote -v"),
+    *("source .venv/bin/activate && ls", "nvm use 20"),
     *('ls "${x:-a}"', "PATH=$PATH:/opt ls", 'export PATH="$PATH:/x"; ls', "PATH+=:/x ls"),
     *("date -d yesterday", "date -u +%F", "date -r f", "date", "date -Iseconds"),
     *("git branch --sort=-committerdate", "git branch -a --contains x", "git tag --points-at HEAD", "git tag -l 'v*'"),
     *("git config user.name", "git config --global --list", "git config --get-regexp x", "git symbolic-ref HEAD"),
     *("git diff-tree -r HEAD", "git show-branch", "git cherry -v", "git version", "git --version"),
-        "zipinfo a.zip",
+    "zipinfo a.zip",
     *("base64 -d f", "shuf -n 5 f", "join a b", "tr a b < f"),
-                    *("npm config get registry", "npm root -g", "go mod graph", "docker compose config", "svn log"),
+    *("npm config get registry", "npm root -g", "go mod graph", "docker compose config", "svn log"),
     *("git branch -av", "docker top c -o pid"),
     *('export PATH="$HOME/.local/bin:$PATH" && git status', "PATH=/usr/local/bin:/usr/bin which x"),
     *("PATH=~/bin:$PATH ls", "LD_LIBRARY_PATH=/usr/local/lib ldd x", "PATH=${HOME}/bin:/opt/x/bin:${PATH} ls"),

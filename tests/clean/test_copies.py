@@ -64,7 +64,7 @@ def test_planted_near_copies_are_found_and_nothing_else(template: str) -> None:
     rng = random.Random(3)
     issues = [write_issue(rng) for _ in range(200)]
     texts = [template.format(issue) for issue in issues] + [template.format(reword(issue, rng)) for issue in issues]
-    clusters = find(texts).list_clusters()
+    clusters = [*find(texts).iterate_clusters()]
     found = sum([cluster == [i, i + 200] for i in range(200) for cluster in clusters if cluster[0] == i])
     assert found / 200 >= 0.98
     assert found == len(clusters)
@@ -73,8 +73,8 @@ def test_planted_near_copies_are_found_and_nothing_else(template: str) -> None:
 def test_a_template_with_a_short_task_in_it_merges_nothing() -> None:
     ask = "Answer with one word. Think step by step before you do. {}\nWrite the answer into a box. Never guess."
     asked = [f"{ask.format(f'How far is {place} from here?')}" for place in _VOCABULARY[:60]]
-    assert find(asked).list_clusters() == []
-    assert find([*asked, asked[7].upper()]).list_clusters() == [[7, 60]]
+    assert [*find(asked).iterate_clusters()] == []
+    assert [*find([*asked, asked[7].upper()]).iterate_clusters()] == [[7, 60]]
 
 
 @pytest.mark.parametrize("size", [3, 6, 11])
@@ -89,21 +89,21 @@ def test_a_family_that_differs_in_a_name_alone_is_found(size: int) -> None:
         for n, name in enumerate([name] * size)
         if name is not None
     ]
-    clusters = find(texts).list_clusters()
+    clusters = [*find(texts).iterate_clusters()]
     assert clusters == [[*range(start, start + size)] for start in range(0, len(texts), size)]
 
 
 def test_of_few_texts_that_share_a_template_those_with_other_slots_are_no_copies() -> None:
     ask = _TEMPLATE.format("Book a flight from {} to {} on day {} for {} people, and no later than noon.")
     asked = [ask.format(*_VOCABULARY[n : n + 2], n, n + 1) for n in range(0, 20, 3)]
-    assert find(asked).list_clusters() == []
+    assert [*find(asked).iterate_clusters()] == []
 
 
 def test_the_same_task_in_two_templates_is_a_copy() -> None:
     rng = random.Random(8)
     issues = [write_issue(rng) for _ in range(30)]
     other = "Please solve this issue. Work in small steps and test what you did.\n{}\nYou have a shell in /work."
-    clusters = find([*map(_TEMPLATE.format, issues), *map(other.format, issues)]).list_clusters()
+    clusters = [*find([*map(_TEMPLATE.format, issues), *map(other.format, issues)]).iterate_clusters()]
     assert clusters == [[i, i + 30] for i in range(30)]
 
 
@@ -117,13 +117,13 @@ def test_short_texts_are_copies_only_where_all_words_are_the_same() -> None:
         "Compute 7 - 2",
         "Compute 7 + 2",
     ]
-    assert find(texts).list_clusters() == [[0, 2]]
+    assert [*find(texts).iterate_clusters()] == [[0, 2]]
 
 
 def test_texts_without_spaces_are_read_by_their_signs() -> None:
     text = "当任务被取消时调度程序会重新启动并且计数器会降到零以下所有新任务都会等待永远不会空闲的工作进程"
     assert read(text).n_words == len(text)
-    assert find([text, text.replace("计数器", "记数器"), text[::-1]]).list_clusters() == [[0, 1]]
+    assert [*find([text, text.replace("计数器", "记数器"), text[::-1]]).iterate_clusters()] == [[0, 1]]
 
 
 def test_the_answer_follows_from_the_texts_in_whatever_order() -> None:
@@ -131,15 +131,15 @@ def test_the_answer_follows_from_the_texts_in_whatever_order() -> None:
     texts = [write_issue(rng) for _ in range(40)]
     texts += [reword(text, rng) for text in texts[:20]] + texts[:5]
     order = rng.sample(range(len(texts)), len(texts))
-    shuffled = find([texts[i] for i in order]).list_clusters()
+    shuffled = [*find([texts[i] for i in order]).iterate_clusters()]
     expected = find(texts)
-    assert sorted(sorted(order[i] for i in cluster) for cluster in shuffled) == expected.list_clusters()
+    assert sorted(sorted(order[i] for i in cluster) for cluster in shuffled) == [*expected.iterate_clusters()]
     assert find(texts) == expected
 
 
 def test_chains_are_counted() -> None:
     chain = Copies(firsts=array("q", [0, 1, 2, 3, 0]), pairs=array("q", [0, 1, 1, 2, 2, 3]), candidates=3)
-    assert chain.list_clusters() == [[0, 1, 2, 3, 4]]
+    assert [*chain.iterate_clusters()] == [[0, 1, 2, 3, 4]]
     assert chain.count_chained() == 1  # 3, which is not a copy of 1; 4 equals 0
 
 
@@ -156,7 +156,7 @@ def test_of_real_tasks_only_copies_are_merged(statements: dict[str, str]) -> Non
     """Templates of one source, short requests and alike environments merge nothing."""
     tasks = [*statements]
     found = find([*statements.values()])
-    clusters = [[statements[tasks[i]] for i in cluster] for cluster in found.list_clusters()]
+    clusters = [[statements[tasks[i]] for i in cluster] for cluster in found.iterate_clusters()]
     assert len(tasks) > 80
     assert [len(cluster) for cluster in clusters] == [3]
     asked = {re.sub(r"(?s).*Question:", "", text) for text in clusters[0]}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from foretrace.encodings.base import find_at
 from foretrace.encodings.calls_in_text import find_calls
 from foretrace.encodings.table import ENCODINGS
 
@@ -53,3 +55,9 @@ def test_hostile_texts_are_read_in_linear_time(text: str) -> None:
     readers: list[Any] = [find_calls, *(encoding.parse for encoding in ENCODINGS.values())]
     for reader in readers:
         assert isinstance(reader(text), list)
+
+
+def test_a_text_is_given_up_after_enough_beginnings_without_a_call() -> None:
+    tried: list[int] = []
+    find = find_at(re.compile("<"), lambda text, match: tried.append(match.start()), most_failed=3)
+    assert list(find("<" * 9)) == [] and tried == [0, 1, 2]

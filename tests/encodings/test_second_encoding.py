@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from foretrace.core.trace import Trace
@@ -58,3 +59,12 @@ def test_a_tag_in_prose_is_no_call_and_takes_no_place(first: str, prose: str) ->
     names = [call.name for message in trace.messages for call in message.tool_calls]
     assert len(names) == 2 and names[0] == names[1]
     assert find_unread_calls(trace) == []
+
+
+def test_words_between_a_call_and_its_result_are_no_call() -> None:
+    trace = read(f"I look.\n{HERMES}")
+    start, call, result = trace.messages
+    words = msgspec.structs.replace(call, content="It takes a while.", tool_calls=())
+    late = msgspec.structs.replace(result, role="tool", author="environment", tool_call_ids=())
+    for messages, unread in (((start, call, words, late, words), []), ((start, words, late, words), [1])):
+        assert find_unread_calls(msgspec.structs.replace(trace, messages=messages)) == unread

@@ -84,7 +84,7 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
     state_version = 0
     for index, message in enumerate(trace.messages):
         if message.role == "assistant":
-            evidence = _make_evidence(index, None, _FAILED_RULE, Effect.UNKNOWN, state_version, _NO_CALL)
+            evidence = _make_evidence(index, (None, _FAILED_RULE, Effect.UNKNOWN), state_version, _NO_CALL)
             with contain_errors("labels", trace.key):
                 evidence = _label_message(trace, index, state_version, history)
             steps[index] = evidence
@@ -116,9 +116,12 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
         history.add_result(label.index, index, facts, result, message.content[-400:] if message.content else "")
 
 
-def _make_evidence(
-    index: int, action: ActionType | None, rule: str, effect: Effect, state_version: int, facts: CallFacts
-) -> LabelEvidence:
+_Decision = tuple[ActionType | None, str, Effect]
+"""The action, rule and effect of a message."""
+
+
+def _make_evidence(index: int, decision: _Decision, state_version: int, facts: CallFacts) -> LabelEvidence:
+    action, rule, effect = decision
     label = StepLabel(
         index=index,
         action=action,
@@ -135,10 +138,10 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
     message = trace.messages[index]
     facts = classify_calls(trace, message.tool_calls) if message.author != "demo" else None
     if facts is None:
-        return _make_evidence(index, *_label_without_call(trace, index), state_version, _NO_CALL)
+        return _make_evidence(index, _label_without_call(trace, index), state_version, _NO_CALL)
     decision = _label_with_call(facts, history)
     history.add_step(index, facts)
-    return _make_evidence(index, *decision, state_version, facts)
+    return _make_evidence(index, decision, state_version, facts)
 
 
 def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFacts:
@@ -150,10 +153,6 @@ def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFa
         if kind is not None:
             return msgspec.structs.replace(facts, kind=kind, rule="tool.described")
     return facts
-
-
-_Decision = tuple[ActionType | None, str, Effect]
-"""The action, rule and effect of a message."""
 
 
 def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:

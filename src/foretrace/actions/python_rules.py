@@ -32,6 +32,8 @@ _FILE_READERS = split_words("read_text read_bytes readlines readline getsource g
 _PROCESS_STARTERS = split_words("check_output check_call Popen system getoutput")
 _COMMAND_STARTERS = _PROCESS_STARTERS | split_words("run call popen getstatusoutput")
 _PARSERS = split_words("parse compile safe_load load loads literal_eval")
+_SHOWING = split_words("print str repr getattr dir help hasattr join get format dirname")
+"""Functions and methods of code that may only print where a module is or what version it has."""
 _MODULE_INFO = split_words("__file__ __version__ __path__ version version_info path executable modules")
 
 _VARIABLE = "\0"
@@ -41,12 +43,12 @@ _VARIABLE = "\0"
 class _CodeFacts(msgspec.Struct):
     """The contents of the syntax tree of a piece of code."""
 
-    function_calls: list[str] = []
+    function_calls: set[str] = set()
     """Names of functions that it calls (`f(...)`)."""
-    method_calls: list[str] = []
+    method_calls: set[str] = set()
     """Names of methods that it calls (`x.f(...)`)."""
-    attributes: list[str] = []
-    imports: list[str] = []
+    attributes: set[str] = set()
+    imports: set[str] = set()
     definitions: set[str] = set()
     queries: int = 0
     """String constants that are SQL queries."""
@@ -59,7 +61,7 @@ class _CodeFacts(msgspec.Struct):
     reads: int = 0
     saves: int = 0
     """Calls that save data or a figure."""
-    asserts: list[ast.Assert] = []
+    asserts: int = 0
     checks: int = 0
     """Signs of code that checks something: comparisons, exceptions that it raises or catches."""
     strings: list[str] = []
@@ -106,7 +108,7 @@ def _add_import(node: ast.Import | ast.ImportFrom, facts: _CodeFacts) -> None:
         names = ["." if node.level else node.module or "."]
     for name in names:
         root = name.split(".", 1)[0]
-        facts.imports.append(root)
+        facts.imports.add(root)
         facts.imports_project = facts.imports_project or root not in sys.stdlib_module_names
 
 
@@ -114,11 +116,11 @@ def _add_call(node: ast.Call, facts: _CodeFacts) -> None:
     function = node.func
     _add_texts(node, getattr(function, "id", getattr(function, "attr", "")), facts)
     if isinstance(function, ast.Name):
-        facts.function_calls.append(function.id)
+        facts.function_calls.add(function.id)
         if function.id == "open":
             _add_open(node, facts)
     elif isinstance(function, ast.Attribute):
-        facts.method_calls.append(function.attr)
+        facts.method_calls.add(function.attr)
         if function.attr in _TEXT_WRITERS:
             known = _get_path(function.value) or _get_variable(function.value)
             facts.writes.append(known or _get_literal(node.args[:1]))
@@ -176,8 +178,8 @@ def _add_constant(node: ast.Constant, facts: _CodeFacts) -> None:
         facts.queries += reads is not False and is_sql_query(value)
 
 
-def _add_check(node: Any, facts: _CodeFacts) -> None:
-    facts.checks += 1
+def _count(field: str) -> Callable[[ast.AST, _CodeFacts], None]:
+    return lambda node, facts: setattr(facts, field, getattr(facts, field) + 1)
 
 
 _VISITORS: dict[type[ast.AST], Callable[[Any, _CodeFacts], None]] = {
@@ -187,9 +189,9 @@ _VISITORS: dict[type[ast.AST], Callable[[Any, _CodeFacts], None]] = {
     ast.Call: _add_call,
     ast.Constant: _add_constant,
     **dict.fromkeys((ast.FunctionDef, ast.ClassDef), lambda node, facts: facts.definitions.add(node.name)),
-    ast.Assert: lambda node, facts: facts.asserts.append(node),
-    **dict.fromkeys((ast.Compare, ast.Raise, ast.Try), _add_check),
-    ast.Attribute: lambda node, facts: facts.attributes.append(node.attr),
+    ast.Assert: _count("asserts"),
+    **dict.fromkeys((ast.Compare, ast.Raise, ast.Try), _count("checks")),
+    ast.Attribute: lambda node, facts: facts.attributes.add(node.attr),
 }
 
 
@@ -215,37 +217,23 @@ def classify_inline_python(code: str) -> CallFacts:
     if facts is None:
         return make_facts("python.unparsed")
     if facts.writes:
-        paths = tuple(path for path in facts.writes if path)
-        return make_facts("python.write", writes=paths, payload=code[:4000])
-    if facts.asserts:
-        return make_facts("python.assert")
-    started = set(facts.function_calls + facts.method_calls) & _PROCESS_STARTERS
-    shows_file = facts.reads or set(facts.method_calls) & _FILE_READERS
-    if shows_file and "print" in facts.function_calls and not (facts.imports_project or started or facts.checks):
-        return make_facts("python.read")
-    if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
-        return make_facts("python.files")
-    if set(facts.method_calls) & {"getsource", "getsourcelines"}:
-        return make_facts("python.source")
-    if _only_shows_module_info(facts):
-        return make_facts("python.introspect")
-    if facts.imports_project or started or set(facts.function_calls + facts.method_calls) & _PARSERS:
-        return make_facts("python.exercise")
-    if facts.changes:
-        return make_facts("python.sql_change")
-    if facts.queries:
-        return make_facts("python.query")
-    if shows_file:
-        return make_facts("python.read")
-    return make_facts("python.compute")
-
-
-def _only_shows_module_info(facts: _CodeFacts) -> bool:
-    """Whether the code only prints where a module is or what version it has."""
-    calls = {*facts.function_calls, *facts.method_calls}
-    if calls - {"print", "str", "repr", "getattr", "dir", "help", "hasattr", "join", "get", "format", "dirname"}:
-        return False
-    return bool(calls & {"dir", "help"} or {*facts.attributes} & _MODULE_INFO)
+        return make_facts("python.write", writes=tuple(filter(None, facts.writes)), payload=code[:4000])
+    calls, methods = facts.function_calls | facts.method_calls, facts.method_calls
+    exercises = facts.imports_project or calls & _PROCESS_STARTERS
+    shows_file = facts.reads or methods & _FILE_READERS
+    only_shows_module = not calls - _SHOWING and (calls & {"dir", "help"} or facts.attributes & _MODULE_INFO)
+    rules = (
+        ("python.assert", facts.asserts),
+        ("python.read", shows_file and "print" in facts.function_calls and not (exercises or facts.checks)),
+        ("python.files", methods & _FILE_MOVERS and not facts.imports_project),
+        ("python.source", methods & {"getsource", "getsourcelines"}),
+        ("python.introspect", only_shows_module),
+        ("python.exercise", exercises or calls & _PARSERS),
+        ("python.sql_change", facts.changes),
+        ("python.query", facts.queries),
+        ("python.read", shows_file),
+    )
+    return make_facts(next((rule for rule, holds in rules if holds), "python.compute"))
 
 
 def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
@@ -264,20 +252,13 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
     if facts is None:
         return make_facts("cell.unparsed", **common)
     if facts.writes or facts.saves:
-        paths = tuple(path for path in facts.writes if path)
-        return make_facts("cell.write", writes=paths, **common)
-    if facts.asserts or set(facts.imports) & {"pytest", "unittest", "doctest"}:
-        return make_facts("cell.assert", **common)
-    if facts.changes:
-        return make_facts("cell.sql_change", **common)
-    if facts.queries:
-        return make_facts("cell.sql", **common)
-    kinds = [
-        kind for name in facts.function_calls if name not in facts.definitions and (kind := find_kind(name)) is not None
-    ]
-    if kinds:
-        kind = max(kinds)
-        return make_facts(f"cell.{kind.name.lower()}", **common)
-    if facts.reads and not facts.imports_project:
-        return make_facts("cell.read", **common)
-    return make_facts("cell.compute", **common)
+        return make_facts("cell.write", writes=tuple(filter(None, facts.writes)), **common)
+    kinds = [kind for name in facts.function_calls - facts.definitions if (kind := find_kind(name)) is not None]
+    rules = (
+        ("cell.assert", facts.asserts or facts.imports & {"pytest", "unittest", "doctest"}),
+        ("cell.sql_change", facts.changes),
+        ("cell.sql", facts.queries),
+        (f"cell.{max(kinds).name.lower()}" if kinds else "", kinds),
+        ("cell.read", facts.reads and not facts.imports_project),
+    )
+    return make_facts(next((rule for rule, holds in rules if holds), "cell.compute"), **common)

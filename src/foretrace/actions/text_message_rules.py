@@ -5,6 +5,7 @@ Only here do words decide, and only the agent's own words: code and thinking are
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Literal
 
@@ -142,21 +143,13 @@ def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
 
 def _is_answered_by_person(messages: tuple[Message, ...], index: int) -> bool:
     """Whether a person speaks before the agent does again, perhaps after notices of the program."""
-    for message in messages[index + 1 :]:
-        if message.role == "assistant":
-            return False
-        if message.role == "user" and message.author == "user":
-            return True
-    return False
+    others = itertools.takewhile(lambda message: message.role != "assistant", messages[index + 1 :])
+    return any(message.role == "user" and message.author == "user" for message in others)
 
 
 def _leads_to_call(messages: tuple[Message, ...], index: int) -> bool:
-    for message in messages[index + 1 :]:
-        if message.role != "assistant":
-            return False
-        if message.tool_calls:
-            return True
-    return False
+    own = itertools.takewhile(lambda message: message.role == "assistant", messages[index + 1 :])
+    return any(message.tool_calls for message in own)
 
 
 def strip_code_and_thinking(content: str) -> str:

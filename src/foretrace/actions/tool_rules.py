@@ -56,6 +56,7 @@ NEW_KEYS = (
 )  # fmt: skip
 _SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
+_SAID_KEYS = ("text", "message", "content", "input")
 _QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
 _AGENT_LINE = re.compile(
     r"\s*(?:(open|create|goto|scroll_up|scroll_down|search_dir|search_file|find_file)\b([^\n&|;]*)\s*\Z"
@@ -306,10 +307,6 @@ def _classify_terminal(name: str, values: Arguments) -> CallFacts:
     return make_facts("terminal_call")
 
 
-def _classify_say(name: str, values: Arguments) -> CallFacts:
-    return make_facts("say_call", payload=_get_any_text(values, ("text", "message", "content", "input"))[:8000])
-
-
 def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
     """A program that calls the agent's tools (Codex), classified by its readable calls. For other agents, a shell."""
     if any(values.get(key) for key in ("command", "cmd", "commands")):
@@ -351,7 +348,7 @@ _GROUP_RULES: dict[str, Callable[[str, Arguments], CallFacts]] = {
     "terminal": _classify_terminal,
     "give_up": lambda name, values: make_facts("terminal_give_up"),
     "ask": lambda name, values: make_facts("ask_call"),
-    "say": _classify_say,
+    "say": lambda name, values: make_facts("say_call", payload=_get_any_text(values, _SAID_KEYS)[:8000]),
 }
 """Group in `TOOL_GROUPS` -> the rule for its tools, given the name of the tool and its arguments."""
 _COMPOUND_GROUPS = frozenset({"shell", "code", "editor", "sql", "patch"})

@@ -178,14 +178,19 @@ class BenchmarkFinder:
             return 1.0
         return sum(end - start for start, end in hit.runs) / self._lengths[self._index[hit.problem, hit.field]]
 
+    def _find_covered(self, hit: BenchmarkHit) -> Array:
+        """Which of the field's words appear in the text."""
+        covered = np.zeros(self._lengths[self._index[hit.problem, hit.field]], np.bool_)
+        for start, end in hit.runs:
+            covered[start:end] = True
+        return covered
+
     def judge(self, hit: BenchmarkHit, common: CommonWords | None = None) -> bool:
         """Whether a hit is a copy from the benchmark rather than words that anybody might write."""
         if not hit.runs:
             return True
         known = self._index[hit.problem, hit.field]
-        covered = np.zeros(self._lengths[known], np.bool_)
-        for start, end in hit.runs:
-            covered[start:end] = True
+        covered = self._find_covered(hit)
         if covered.sum() < _LEAST_WORDS[hit.field]:
             return False
         telling = self._runs.telling[known]
@@ -214,9 +219,7 @@ class BenchmarkFinder:
         for task, hit in hits:
             place = (hit.problem, hit.field)
             if hit.runs:
-                covered = seen[place].setdefault(task, np.zeros(self._lengths[self._index[place]], np.bool_))
-                for start, end in hit.runs:
-                    covered[start:end] = True
+                seen[place][task] = seen[place].get(task, False) | self._find_covered(hit)
         limit = max(_COMMON_TASKS, _COMMON_SHARE * tasks)
         return {
             place: np.sum(list(by_task.values()), axis=0) > limit

@@ -86,10 +86,6 @@ class Copies(NamedTuple):
         for cluster in np.flatnonzero(ends - starts > 1):
             yield order[starts[cluster] : ends[cluster]].tolist()
 
-    def list_clusters(self) -> list[list[int]]:
-        """All clusters (`iterate_clusters`)."""
-        return [*self.iterate_clusters()]
-
     def count_chained(self) -> int:
         """Number of texts that are not copies of the best-connected text of their cluster: how far chains reach."""
         neighbours = Neighbours(self)

@@ -7,21 +7,20 @@ import functools
 import hashlib
 import itertools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.clean.gate import Gate, Suspect
-from foretrace.clean.numbering import Numbering, is_placeholder, list_placeholders
 from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
 from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets, merge
 from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
-from foretrace.core.placeholders import PLACEHOLDER, USER_NAME
+from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER, make_placeholder
 from foretrace.core.redactions import FIELD, NAME
 from foretrace.core.trace import Failure, Message, Outcome, Trace, add_trace_id
 from foretrace.rows.base import Drop
@@ -54,6 +53,30 @@ class RedactSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Its entry in `Provenance.transforms`."""
         options = [name for name in ("emails", "addresses") if getattr(self, name)]
         return "+".join([TRANSFORM, *options])
+
+
+class Numbering:
+    """Numbers the secrets of a trace within their type, in order of appearance: each has its own placeholder.
+
+    A text that already has the form of a placeholder counts as a secret too: it stays as it is if no other secret has
+    it yet, so that no two secrets share a placeholder.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+        self._numbers: dict[str, itertools.count[int]] = defaultdict(functools.partial(itertools.count, 1))
+
+    def replace(self, type: str, value: str) -> str:
+        """The placeholder of a secret."""
+        mark = self._given.get((type, value))
+        if mark is None:
+            is_own = _is_placeholder(value) and value not in self._taken
+            marks = (make_placeholder(type, number) for number in self._numbers[type])
+            mark = value if is_own else next(mark for mark in marks if mark not in self._taken)
+            self._given[type, value] = mark
+            self._taken.add(mark)
+        return mark
 
 
 class _Findings(NamedTuple):
@@ -124,7 +147,7 @@ class Redactor:
         for number, text in enumerate(texts):
             if text in suspects:
                 found = self._find(text, suspects[text])
-                types = Counter(each.type for each in found.secrets if not is_placeholder(each.value))
+                types = Counter(each.type for each in found.secrets if not _is_placeholder(each.value))
                 types.update(USER_NAME for _ in find_home_names(text))
                 if types:
                     counts[number] = types
@@ -181,7 +204,7 @@ class Redactor:
         if self.settings.emails or self.settings.addresses:
             found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
             deadline.check()
-        placeholders = [Found(*each) for each in list_placeholders(text)]
+        placeholders = _list_placeholders(text)
         if placeholders:  # the words in a placeholder look like the name of a secret
             found = [
                 f
@@ -233,6 +256,21 @@ def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool 
     return None
 
 
+def _is_placeholder(text: str) -> bool:
+    """Whether a text is the placeholder of a secret."""
+    return PLACEHOLDER.fullmatch(text) is not None or USER_PLACEHOLDER.fullmatch(text) is not None
+
+
+def _list_placeholders(text: str) -> list[Found]:
+    """The placeholders in a text."""
+    found = (
+        [Found(m.start(), m.end(), m["type"], m[0]) for m in PLACEHOLDER.finditer(text)] if "<SECRET:" in text else []
+    )
+    if "redacted-user-" in text:
+        found += [Found(m.start(), m.end(), USER_NAME, m[0]) for m in USER_PLACEHOLDER.finditer(text)]
+    return found
+
+
 def _add_transform(trace: Trace, name: str) -> Trace:
     origin = trace.provenance
     if name in origin.transforms:
@@ -280,7 +318,7 @@ def _rewrite(trace: Trace, plans: dict[str, list[Found]]) -> Trace:
     def replace_text(text: str) -> str:
         if text not in replaced:
             return text
-        counts.update(f.type for f in plans[text] if not is_placeholder(f.value))
+        counts.update(f.type for f in plans[text] if not _is_placeholder(f.value))
         return replaced[text][0]
 
     def move(text: str, offset: int, is_end: bool) -> int:
@@ -309,7 +347,7 @@ def _redact_identity(text: str, plan: Sequence[Found]) -> str:
     parts: list[str] = []
     at = 0
     for found in plan:
-        if not is_placeholder(found.value) and found.type != USER_NAME:
+        if not _is_placeholder(found.value) and found.type != USER_NAME:
             parts += [text[at : found.start], f"{found.type}-{digest(found.value)}"]
             at = found.end
     return "".join([*parts, text[at:]])

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-WORD = r"[A-Za-z0-9_-]"
-
 
 class Token(NamedTuple):
     """A kind of secret that is recognizable by its shape."""

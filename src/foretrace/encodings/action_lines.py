@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.base import TextEncoding, find_at
 from foretrace.encodings.json_arguments import encode_json
 
 _LABEL = re.compile(
@@ -34,16 +33,15 @@ _Action = tuple[str, dict[str, Any], int]
 """The tool, its arguments, and the end of the action."""
 
 
-def _find_actions(text: str) -> Iterator[ToolCall]:
+def _read_label(text: str, label: re.Match[str]) -> ToolCall | None:
     """The argument `input` is one text after the label. If `Action Input:` follows, it belongs to another encoding."""
-    at = 0
-    while label := _LABEL.search(text, at):
-        at = label.end()
-        if _INPUT.match(text, at):
-            continue
-        if found := _read_answer(text, at) if label["final"] else _read_action(text, at):
-            name, arguments, at = found
-            yield ToolCall(name=name, arguments=encode_json(arguments), span=(label.start("label"), at))
+    at = label.end()
+    read = _read_answer if label["final"] else _read_action
+    found = None if _INPUT.match(text, at) else read(text, at)
+    if found is None:
+        return None
+    name, arguments, end = found
+    return ToolCall(name=name, arguments=encode_json(arguments), span=(label.start("label"), end))
 
 
 def _read_action(text: str, at: int) -> _Action | None:
@@ -79,4 +77,6 @@ def _write_action(call: ToolCall) -> str:
     return f"Action: {call.name}[{', '.join(map(str, values.values()))}]"
 
 
-ACTION_LINE = TextEncoding("action_line", _find_actions, _write_action, hints=("Act", "ACTION", "Final Answer:"))
+ACTION_LINE = TextEncoding(
+    "action_line", find_at(_LABEL, _read_label), _write_action, hints=("Act", "ACTION", "Final Answer:")
+)

@@ -6,7 +6,8 @@ satisfies `parse(render(call)) == [call]`, except for the span.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -26,6 +27,31 @@ class Encoding(Protocol):
     def render(self, call: ToolCall) -> str:
         """Write the text of a call; for a parsed call, exactly the text of its span."""
         ...
+
+
+def find_at(
+    pattern: re.Pattern[str], read: Callable[[str, re.Match[str]], ToolCall | None], most_failed: int | None = None
+) -> Callable[[str], Iterator[ToolCall]]:
+    """A `find` of `TextEncoding`: the calls that begin at matches of a pattern, none inside another.
+
+    Args:
+        pattern: How a call begins.
+        read: Reads the call at a match; `None` if this is text.
+        most_failed: A text has no more calls after this many matches that were text.
+    """
+
+    def find(text: str) -> Iterator[ToolCall]:
+        at = failed = 0
+        while failed != most_failed and (match := pattern.search(text, at)):
+            call = read(text, match)
+            at = match.end()
+            if call is None or call.span is None:
+                failed += 1
+            else:
+                yield call
+                at = call.span[1]
+
+    return find
 
 
 class TextEncoding:

@@ -121,14 +121,15 @@ def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...
     answered: dict[int, tuple[str, ...]] = {}
     waiting: tuple[str, ...] = ()
     for index, message in enumerate(messages):
+        made = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
         if message.role == "assistant":
-            waiting = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
+            waiting = made
         elif message.role == "tool":
             # By its own ids, otherwise by its position after the calls; the last result answers all remaining calls.
             is_last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
             own = message.tool_call_ids or (waiting if is_last else waiting[:1])
             waiting = tuple(each for each in waiting if each not in own)
             answered[index] = own
-        if message.tool_calls:
-            ids[index] = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
+        if made:
+            ids[index] = made
     return ids, answered

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from foretrace.core.trace import Message, ToolCall
 from foretrace.encodings.action_lines import A_LINE, ACTION_LINE
-from foretrace.encodings.code_spans import find_code
 from foretrace.encodings.json_calls import REACT, TAGGED_JSON, TERMINAL_JSON, TOOL_CALL_JSON
 from foretrace.encodings.parameter_tags import FUNCTION_XML, TOOL_TAGS, WRAPPED_FUNCTION
 from foretrace.encodings.text_bodies import TAGGED_CODE
@@ -20,6 +19,8 @@ _SECOND = (TOOL_CALL_JSON, WRAPPED_FUNCTION, FUNCTION_XML, TAGGED_JSON, REACT, T
 """Encodings that do not resemble any other text."""
 _QUOTE = re.compile(r"""(?:\A|[\s([{=:,])["']""")
 """An opening quotation mark."""
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+_TICKS = re.compile(r"`+|\n[ \t]*\n")
 _MAX_BLANKS = 200
 """Most characters before and after a call that are checked for the rest of its line."""
 
@@ -132,3 +133,48 @@ def _leave_out_quoted(text: str, calls: list[ToolCall]) -> list[ToolCall]:
         for call in leave_out_held(calls, quoted)
         if call.span and not _QUOTE.fullmatch(text, max(0, call.span[0] - 2), call.span[0])
     ]
+
+
+def find_code(text: str) -> list[tuple[int, int]]:
+    """The spans of fences and of inline code, in order. An unclosed fence extends to the end of the text; a backtick
+    that is not closed in its paragraph quotes nothing."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    opening: re.Match[str] | None = None
+    for mark in _FENCE.finditer(text):
+        if opening is None:
+            spans += _find_inline(text, at, mark.start())
+            opening = mark
+        elif mark[1].startswith(opening[1]) and not mark[2].strip():
+            spans.append((opening.start(), mark.end()))
+            opening, at = None, mark.end()
+    return [*spans, (opening.start(), len(text))] if opening else [*spans, *_find_inline(text, at, len(text))]
+
+
+def _find_inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Runs of backticks with the next run of the same length; a blank line ends the paragraph."""
+    spans: list[tuple[int, int]] = []
+    paragraph: list[re.Match[str]] = []
+    for mark in _TICKS.finditer(text, start, end):
+        if mark.group()[0] == "`":
+            paragraph.append(mark)
+        else:
+            spans += _pair(paragraph)
+            paragraph = []
+    return spans + _pair(paragraph)
+
+
+def _pair(rows: list[re.Match[str]]) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    last = {len(row.group()): number for number, row in enumerate(rows)}
+    number = 0
+    while number < len(rows):
+        row = rows[number]
+        size = len(row.group())
+        number += 1
+        if last[size] >= number:
+            while len(rows[number].group()) != size:
+                number += 1
+            spans.append((row.start(), rows[number].end()))
+            number += 1
+    return spans

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.base import TextEncoding, find_at
 from foretrace.encodings.json_arguments import encode_json, find_json_end, find_member, read_arguments
 from foretrace.encodings.python_calls import find_close, read_python_arguments
 
@@ -52,27 +52,24 @@ def _write_object(call: ToolCall) -> str:
     return f'{{"name": {encode_json(call.name)}, "arguments": {call.arguments}}}'
 
 
+_OPEN_TAG = re.compile("<tool_call>")
 _TAG = re.compile(r"</?tool_call>")
 
 
-def _find_tool_calls(text: str) -> Iterator[ToolCall]:
-    """The blocks. Each ends after its JSON, so a closing tag inside a JSON string does not end it."""
-    at = 0
-    while (start := text.find("<tool_call>", at)) >= 0:
-        begin = start + len("<tool_call>")
-        end = find_json_end(text, begin)
-        tag = _TAG.search(text, begin if end is None else end)
-        if tag is None or tag.group() == "<tool_call>":
-            at = tag.start() if tag else len(text)
-            yield ToolCall(error="tool call without an end", span=(start, at))
-        else:
-            at = tag.end()
-            yield msgspec.structs.replace(_read_object(text[begin : tag.start()]), span=(start, at))
+def _read_tool_call(text: str, opening: re.Match[str]) -> ToolCall:
+    """A block. It ends after its JSON, so a closing tag inside a JSON string does not end it."""
+    begin = opening.end()
+    end = find_json_end(text, begin)
+    tag = _TAG.search(text, begin if end is None else end)
+    if tag is None or tag.group() == "<tool_call>":
+        span = (opening.start(), tag.start() if tag else len(text))
+        return ToolCall(error="tool call without an end", span=span)
+    return msgspec.structs.replace(_read_object(text[begin : tag.start()]), span=(opening.start(), tag.end()))
 
 
 TOOL_CALL_JSON = TextEncoding(
     "tool_call_json",
-    _find_tool_calls,
+    find_at(_OPEN_TAG, _read_tool_call),
     lambda call: f"<tool_call>\n{_write_object(call)}\n</tool_call>",
     hints=("<tool_call>",),
 )
@@ -214,27 +211,23 @@ _INCOMPLETE = re.compile(r'[{\[`]|"[^"]*\Z|\Z')
 """Input that is not plain text: an object, a list or a fence, an open string, or nothing."""
 
 
-def _find_react(text: str) -> Iterator[ToolCall]:
+def _read_react(text: str, action: re.Match[str]) -> ToolCall:
     """The arguments end with their JSON, if that is at the end of a line. Otherwise they are plain text or broken JSON,
     and end before the next marker or at the end of the text."""
-    at = 0
-    while action := _ACTION.search(text, at):
-        start = action.end()
-        whole = find_json_end(text, start)
-        if whole is not None and _LINE_END.match(text, whole):
-            at = whole
-        else:
-            following = _BROKEN_END.search(text, start)
-            at = following.start() if following else max(start, len(text.rstrip()))
-        given = text[start:at].strip()
-        if whole != at and not _INCOMPLETE.match(given):
-            given = encode_json({"input": given})
-        yield _make_call(action[1].strip(), given, (action.start(), at))
+    start = action.end()
+    end = whole = find_json_end(text, start)
+    if end is None or not _LINE_END.match(text, end):
+        following = _BROKEN_END.search(text, start)
+        end = following.start() if following else max(start, len(text.rstrip()))
+    given = text[start:end].strip()
+    if whole != end and not _INCOMPLETE.match(given):
+        given = encode_json({"input": given})
+    return _make_call(action[1].strip(), given, (action.start(), end))
 
 
 REACT = TextEncoding(
     "react",
-    _find_react,
+    find_at(_ACTION, _read_react),
     lambda call: f"Action: {call.name}\nAction Input: {call.arguments}",
     hints=("Action Input:",),
 )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.base import TextEncoding, find_at
 from foretrace.encodings.json_arguments import encode_json, read_arguments
 
 _OPEN = re.compile(r"<function=([^<>\s]+)>")
@@ -33,19 +32,9 @@ def _strip_lines(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "\n" else value
 
 
-def _find_functions(text: str) -> Iterator[ToolCall]:
-    """The blocks; one without an end has `error` set. Values may contain tags, so blocks are found by their structure,
-    and a tag that does not open a block is text."""
-    at = 0
-    while opening := _OPEN.search(text, at):
-        call = _read_function(text, opening)
-        at = opening.end()
-        if call is not None and call.span is not None:
-            yield call
-            at = call.span[1]
-
-
 def _read_function(text: str, opening: re.Match[str]) -> ToolCall | None:
+    """A block; one without an end has `error` set. Values may contain tags, so blocks are found by their structure, and
+    a tag that does not open a block is text."""
     arguments: dict[str, str] = {}
     bare: list[str] = []
 
@@ -122,7 +111,9 @@ def _write_function(call: ToolCall, multiline: bool = False) -> str:
     return "\n".join([*lines, "</function>"])
 
 
-FUNCTION_XML = TextEncoding("function_xml", _find_functions, _write_function, hints=("<function=",), layout=True)
+FUNCTION_XML = TextEncoding(
+    "function_xml", find_at(_OPEN, _read_function), _write_function, hints=("<function=",), layout=True
+)
 """`<function=NAME>` around `<parameter=KEY>` (SWE-agent xml, OpenHands text)."""
 
 
@@ -138,18 +129,6 @@ _MAX_FAILED = 64
 _MAX_INDENT = 200
 
 
-def _find_wrapped(text: str) -> Iterator[ToolCall]:
-    """The calls; a tag around anything else is text."""
-    failed = at = 0
-    while failed < _MAX_FAILED and (opening := _WRAPPED.search(text, at)):
-        at = opening.end()
-        call = _read_wrapped(text, opening) if opening["name"] else _read_wrapped_function(text, opening)
-        failed += call is None
-        if call is not None and call.span is not None:
-            yield call
-            at = call.span[1]
-
-
 def _read_wrapped_function(text: str, opening: re.Match[str]) -> ToolCall | None:
     """Qwen3-Coder: line breaks around a value are not part of it."""
     inner = _OPEN.match(text, opening.end())
@@ -163,7 +142,9 @@ def _read_wrapped_function(text: str, opening: re.Match[str]) -> ToolCall | None
 
 
 def _read_wrapped(text: str, opening: re.Match[str]) -> ToolCall | None:
-    """GLM: a value may be JSON."""
+    """A tag around anything but a call is text. GLM: a value may be JSON."""
+    if not opening["name"]:
+        return _read_wrapped_function(text, opening)
     values: dict[str, object] = {}
     at = opening.end()
     while argument := _WRAPPED_ARGUMENT.match(text, at):
@@ -187,7 +168,7 @@ def _read_value(text: str) -> object:
 
 WRAPPED_FUNCTION = TextEncoding(
     "wrapped_function",
-    _find_wrapped,
+    find_at(_WRAPPED, _read_wrapped, _MAX_FAILED),
     lambda call: f"<tool_call>\n{_write_function(call, multiline=True)}\n</tool_call>",
     hints=("<tool_call>",),
 )
@@ -210,18 +191,15 @@ _FOLLOWING = re.compile(r"\s*(?:<\w+>|\Z)")
 _TEXT = re.compile(r"\s*\S")
 
 
-def _find_tool_tags(text: str) -> Iterator[ToolCall]:
-    """The calls. Only tags of known tools at the beginning of a line count: any other tag may be the markup of a page.
-    An unclosed tag was cut off, and extends to the end."""
-    at = 0
-    while opening := _TOOL_TAG.search(text, at):
-        name, close = opening[2], f"</{opening[2]}>"
-        stop = text.find(close, opening.end())
-        body = text[opening.end() : stop if stop >= 0 else len(text)]
-        at = stop + len(close) if stop >= 0 else len(text)
-        arguments, error = _read_body(body)
-        error = error if stop >= 0 else f"{name} without an end"
-        yield ToolCall(name=name, arguments=arguments, error=error, span=(opening.start("tag"), at))
+def _read_tool_tag(text: str, opening: re.Match[str]) -> ToolCall:
+    """Only tags of known tools at the beginning of a line count: any other tag may be the markup of a page. An unclosed
+    tag was cut off, and extends to the end."""
+    name, close = opening[2], f"</{opening[2]}>"
+    stop = text.find(close, opening.end())
+    arguments, error = _read_body(text[opening.end() : stop if stop >= 0 else len(text)])
+    end = stop + len(close) if stop >= 0 else len(text)
+    error = error if stop >= 0 else f"{name} without an end"
+    return ToolCall(name=name, arguments=arguments, error=error, span=(opening.start("tag"), end))
 
 
 def _read_body(body: str) -> tuple[str, str | None]:
@@ -274,5 +252,5 @@ def _write_tool_tags(call: ToolCall) -> str:
     return f"<{call.name}>\n{body}</{call.name}>"
 
 
-TOOL_TAGS = TextEncoding("tool_tags", _find_tool_tags, _write_tool_tags, hints=("<",))
+TOOL_TAGS = TextEncoding("tool_tags", find_at(_TOOL_TAG, _read_tool_tag), _write_tool_tags, hints=("<",))
 """A tag with the tool's name around a tag for each argument (Cline, Roo, Kilo)."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.base import TextEncoding, find_at
 from foretrace.encodings.json_arguments import encode_json
 
 _LANGUAGES = {
@@ -44,17 +44,20 @@ def _read_body(call: ToolCall) -> object:
     return next(iter(msgspec.json.decode(call.arguments).values()), "")
 
 
-def _find_fences(text: str) -> Iterator[ToolCall]:
-    at = 0
-    while (opening := _OPEN_FENCE.search(text, at)) and (closing := _CLOSE_FENCE.search(text, opening.end())):
-        at = closing.end()
-        name, key = _LANGUAGES[opening[1]]
-        body = text[opening.end() : closing.start()].removesuffix("\n")
-        yield ToolCall(name=name, arguments=encode_json({key: body}), span=(opening.start(), at))
+def _read_fence(text: str, opening: re.Match[str]) -> ToolCall | None:
+    closing = _CLOSE_FENCE.search(text, opening.end())
+    if closing is None:
+        return None
+    name, key = _LANGUAGES[opening[1]]
+    body = text[opening.end() : closing.start()].removesuffix("\n")
+    return ToolCall(name=name, arguments=encode_json({key: body}), span=(opening.start(), closing.end()))
 
 
 CODE_FENCE = TextEncoding(
-    "code_fence", _find_fences, lambda call: f"```{call.name}\n{_read_body(call)}\n```", hints=("```",)
+    "code_fence",
+    find_at(_OPEN_FENCE, _read_fence, most_failed=1),  # after one that is not closed, none is
+    lambda call: f"```{call.name}\n{_read_body(call)}\n```",
+    hints=("```",),
 )
 """```` ```bash ```` is a shell line, ```` ```python ```` a cell. In a chat such a fence only shows code: it is a call
 only if the environment answers it."""

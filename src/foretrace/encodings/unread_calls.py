@@ -87,11 +87,9 @@ def _is_answered(messages: tuple[Message, ...], index: int, answered: set[str]) 
 
 def _has_open_call(messages: tuple[Message, ...], index: int) -> bool:
     """Whether the agent made a call just before whose result is still to come."""
-    while index > 0 and messages[index - 1].role == "assistant":
-        index -= 1
-        if messages[index].tool_calls:
-            return True
-    return False
+    before = (messages[at] for at in range(index - 1, -1, -1))
+    own = itertools.takewhile(lambda message: message.role == "assistant", before)
+    return any(message.tool_calls for message in own)
 
 
 def _find_answered_by_machine(messages: tuple[Message, ...]) -> set[int]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.base import TextEncoding, find_at
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.encodings.python_calls import read_python_arguments
 
@@ -38,10 +37,8 @@ _BETWEEN = re.compile(r"\][ \t]*\[")
 _LINE = re.compile(rf"^(?P<call>({_VERB})\(([^\n]{{0,10000}})\))[ \t]*$", re.MULTILINE)
 
 
-def _find_fences(text: str) -> Iterator[ToolCall]:
-    for match in _FENCE.finditer(text):
-        arguments = encode_json(_name_values(match[1], match[2]))
-        yield ToolCall(name=match[1], arguments=arguments, span=match.span())
+def _read_fence(text: str, match: re.Match[str]) -> ToolCall:
+    return ToolCall(name=match[1], arguments=encode_json(_name_values(match[1], match[2])), span=match.span())
 
 
 def _name_values(verb: str, brackets: str) -> dict[str, str]:
@@ -63,16 +60,14 @@ def _write_fence(call: ToolCall) -> str:
     return f"```{' '.join([call.name, *(f'[{value}]' for value in values.values())])}```"
 
 
-WEB_FENCE = TextEncoding("web_fence", _find_fences, _write_fence, hints=("```",))
+WEB_FENCE = TextEncoding("web_fence", find_at(_FENCE, _read_fence), _write_fence, hints=("```",))
 """```` ```type [89] [text] [1]``` ````."""
 
 
-def _find_calls(text: str) -> Iterator[ToolCall]:
-    """Calls on their own lines; any other line, and a call without literal arguments, is text."""
-    for match in _LINE.finditer(text):
-        arguments = read_python_arguments(match[3], WEB_VERBS[match[2]])
-        if arguments is not None:
-            yield ToolCall(name=match[2], arguments=arguments, span=match.span("call"))
+def _read_line(text: str, match: re.Match[str]) -> ToolCall | None:
+    """A call on its own line; any other line, and a call without literal arguments, is text."""
+    arguments = read_python_arguments(match[3], WEB_VERBS[match[2]])
+    return None if arguments is None else ToolCall(name=match[2], arguments=arguments, span=match.span("call"))
 
 
 def _write_call(call: ToolCall) -> str:
@@ -81,5 +76,5 @@ def _write_call(call: ToolCall) -> str:
     return f"{call.name}({', '.join(literals)})"
 
 
-WEB_CALL = TextEncoding("web_call", _find_calls, _write_call, hints=("(",))
+WEB_CALL = TextEncoding("web_call", find_at(_LINE, _read_line), _write_call, hints=("(",))
 """`click(element_id="93")`."""

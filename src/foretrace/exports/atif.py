@@ -13,7 +13,7 @@ import msgspec
 
 from foretrace.core.trace import Message, Part, Sampled, ToolCall, Trace
 from foretrace.encodings.call_forms import find_call_ids
-from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, list_parts
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import normalize_object, write_tools
@@ -101,17 +101,15 @@ def _make_content(message: Message) -> str | list[dict[str, Any]]:
     """Text, or its pieces with the images between them that the format can name."""
     text = message.prefix + message.content
     shown = list(filter(_can_show, message.parts))
-    return [*map(_make_piece, split_at_parts(text, shown))] if shown else text
+    return list_parts(text, shown, _make_image) if shown else text
 
 
 def _can_show(part: Part) -> bool:
     return bool(part.ref) and part.media_type in _IMAGES and part.type == part.media_type.partition("/")[0]
 
 
-def _make_piece(piece: str | Part) -> dict[str, Any]:
-    if isinstance(piece, str):
-        return {"type": "text", "text": piece}
-    return {"type": piece.type, "source": {"media_type": piece.media_type, "path": piece.ref}}
+def _make_image(part: Part) -> dict[str, Any]:
+    return {"type": part.type, "source": {"media_type": part.media_type, "path": part.ref}}
 
 
 def _make_agent_fields(message: Message, ids: Sequence[str]) -> dict[str, Any]:

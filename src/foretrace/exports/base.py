@@ -7,8 +7,8 @@ To add one, write a module in this folder whose `PLUGIN` has the members of `Tra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -130,16 +130,18 @@ def drop_numbers(message: Message) -> Message:
     return msgspec.structs.replace(message, sampled=bare)
 
 
-def split_at_parts(text: str, parts: Iterable[Part]) -> Iterator[str | Part]:
-    """The non-empty pieces of a text, with the images or files in their places between them."""
+def list_parts(
+    text: str, parts: Iterable[Part], write: Callable[[Part], dict[str, Any]], *, key: str = "text"
+) -> list[dict[str, Any]]:
+    """The non-empty pieces of a text, each under `key`, with the images or files in their places between them."""
+    found: list[dict[str, Any]] = []
     begin = 0
     for part in parts:
         if piece := text[begin : part.at]:
-            yield piece
+            found.append({"type": "text", key: piece})
             begin = part.at
-        yield part
-    if rest := text[begin:]:
-        yield rest
+        found.append(write(part))
+    return [*found, {"type": "text", key: text[begin:]}] if text[begin:] else found
 
 
 def describe_losses(counts: Mapping[str, int]) -> dict[str, str]:

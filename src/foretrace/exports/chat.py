@@ -10,7 +10,7 @@ import msgspec
 from foretrace.core.trace import Message, Part, ToolCall, Trace
 from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.exports.base import Exported, Family, TraceFormat, find_losses, split_at_parts
+from foretrace.exports.base import Exported, Family, TraceFormat, find_losses, list_parts
 from foretrace.sources.own_fields import write_tools
 
 _CARRIED = frozenset({
@@ -57,11 +57,10 @@ def make_chat_row(trace: Trace) -> dict[str, Any]:
 
 
 def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
-    native = bool(message.tool_calls) and not _has_nameless_call(message)
     row: dict[str, Any] = {"role": message.role, "content": make_text(message)}
     if message.reasoning is not None:
         row["reasoning_content"] = message.reasoning
-    if native:
+    if _has_native_calls(message):
         row["tool_calls"] = [make_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
     if message.role == "tool":
         if len(answers) == 1:
@@ -80,19 +79,18 @@ def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ..
 
 def make_text(message: Message) -> str | list[dict[str, Any]]:
     """A message's content except its calls: text, or if it has images or files, a list of parts."""
-    native = bool(message.tool_calls) and not _has_nameless_call(message)
-    text = remove_calls(_drop_unreadable_calls(message)) if native else message.content
-    return _make_content(message, text)
+    text = message.content
+    if _has_native_calls(message):
+        # Unreadable calls stay in the text: their arguments may be incomplete.
+        readable = tuple(call for call in message.tool_calls if call.error is None)
+        text = remove_calls(msgspec.structs.replace(message, tool_calls=readable))
+    return list_parts(text, message.parts, _make_part) if message.parts else text
 
 
-def _has_nameless_call(message: Message) -> bool:
-    """Whether its calls stay in the text only, because one of them is unreadable and does not name its tool."""
-    return any(c.error is not None and c.span is not None and not c.name for c in message.tool_calls)
-
-
-def _drop_unreadable_calls(message: Message) -> Message:
-    """The message with its readable calls only. Unreadable ones stay in the text: their arguments may be incomplete."""
-    return msgspec.structs.replace(message, tool_calls=tuple(c for c in message.tool_calls if c.error is None))
+def _has_native_calls(message: Message) -> bool:
+    """Whether its calls leave the text. They stay if one of them is unreadable and does not name its tool."""
+    is_nameless = any(c.error is not None and c.span is not None and not c.name for c in message.tool_calls)
+    return bool(message.tool_calls) and not is_nameless
 
 
 def make_call(call: ToolCall, own: str) -> dict[str, Any]:
@@ -102,15 +100,8 @@ def make_call(call: ToolCall, own: str) -> dict[str, Any]:
     return {"id": own, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _make_content(message: Message, text: str) -> str | list[dict[str, Any]]:
-    """Text, or a list of parts in their places if the message has images or files."""
-    return [*map(_make_item, split_at_parts(text, message.parts))] if message.parts else text
-
-
-def _make_item(piece: str | Part) -> dict[str, Any]:
-    if isinstance(piece, str):
-        return {"type": "text", "text": piece}
-    return {"type": piece.type, piece.type: {"url": piece.ref}} if piece.ref else msgspec.to_builtins(piece)
+def _make_part(part: Part) -> dict[str, Any]:
+    return {"type": part.type, part.type: {"url": part.ref}} if part.ref else msgspec.to_builtins(part)
 
 
 PLUGIN = Chat

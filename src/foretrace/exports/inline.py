@@ -30,14 +30,8 @@ class Inline(TraceFormat):
             return row
         lost = find_losses(family.trace, _CARRIED)
         if row["token_ids"] is not None:
-            tokens = (
-                "messages.token_ids",
-                "results.token_ids",
-                "messages.prompt_token_ids",
-                "results.prompt_token_ids",
-            )
-            learnt = ("messages.logprobs", "results.logprobs") if row["logprobs"] is not None else ()
-            lost = FieldCounts({name: count for name, count in lost.items() if name not in (*tokens, *learnt)})
+            kept = ("token_ids", "prompt_token_ids", "logprobs" if row["logprobs"] is not None else "")
+            lost = FieldCounts({name: n for name, n in lost.items() if name.partition(".")[2] not in kept})
         return Exported(data=msgspec.json.encode(row) + b"\n", lost=lost, has_tokens=row["token_ids"] is not None)
 
 

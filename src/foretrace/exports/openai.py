@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.core.trace import Message, Part, Trace
 from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
-from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, list_parts
 from foretrace.exports.chat import make_call, make_text
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import write_tools
@@ -72,11 +72,11 @@ def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = Fals
                 yield {"role": "user", "content": text}
             yield from ({"role": "tool", "tool_call_id": own, "content": text} for own in answers.get(index, ()))
             continue
-        has_images = message.role == "user" and any(map(_is_image, message.parts))
-        bare = message if not message.parts else msgspec.structs.replace(message, parts=())
-        made: dict[str, Any] = {"role": message.role, "content": make_text(bare)}
-        if has_images:
-            made["content"] = list(_make_content(message))
+        made: dict[str, Any] = {"role": message.role}
+        if message.role == "user" and (images := [*filter(_is_image, message.parts)]):
+            made["content"] = list_parts(message.content, images, _make_image)
+        else:
+            made["content"] = make_text(msgspec.structs.replace(message, parts=()))
         if message.role == "assistant":
             if reasoning and message.reasoning:
                 made["reasoning_content"] = message.reasoning
@@ -89,16 +89,12 @@ def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = Fals
 
 
 def _is_image(part: Part) -> bool:
+    """Whether the chat API can fetch it."""
     return "image" in part.type and part.ref is not None and part.ref.startswith(("https://", "http://"))
 
 
-def _make_content(message: Message) -> Iterator[dict[str, Any]]:
-    """A user's text with the images that the chat API can fetch in their places."""
-    for piece in split_at_parts(message.content, filter(_is_image, message.parts)):
-        if isinstance(piece, str):
-            yield {"type": "text", "text": piece}
-        else:
-            yield {"type": "image_url", "image_url": {"url": piece.ref}}
+def _make_image(part: Part) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": part.ref}}
 
 
 def _find_weight(message: Message) -> int | None:

@@ -22,7 +22,7 @@ from foretrace.exports.base import (
     FieldCounts,
     TraceFormat,
     drop_numbers,
-    split_at_parts,
+    list_parts,
     split_losses,
 )
 from foretrace.rows.base import Drop
@@ -52,7 +52,7 @@ class Otlp(TraceFormat):
 
     def write(self, family: Family) -> Exported | Drop:
         """One line of spans; a conversation without model calls gives none."""
-        if not _has_model_call(family.trace):
+        if not any(message.author == "model" for message in family.trace.messages if message.role == "assistant"):
             return Drop("no_model_call")
         lost, kept = FieldCounts(), FieldCounts()
         for trace in family.list_traces():
@@ -75,10 +75,6 @@ def _make_groups(family: Family, trace_id: str, parent: str) -> Iterator[dict[st
     for child in family.children:
         call_id = child.trace.parent.call_id if child.trace.parent else None
         yield from _make_groups(child, trace_id, spans.runs.get(call_id or "", spans.own))
-
-
-def _has_model_call(trace: Trace) -> bool:
-    return any(m.role == "assistant" and m.author == "model" for m in trace.messages)
 
 
 class _Spans:
@@ -162,13 +158,9 @@ class _Spans:
         self, own: str, parent: str, operation: str, what: str | None, kind: int, times: tuple[int, int],
         attributes: dict[str, Any],
     ) -> dict[str, Any]:  # fmt: skip
-        span: dict[str, Any] = {
-            "traceId": self._trace_id,
-            "spanId": own,
-            **({"parentSpanId": parent} if parent else {}),
-        }
         start, end = map(str, times)
-        return span | {
+        return {
+            "traceId": self._trace_id, "spanId": own, **({"parentSpanId": parent} if parent else {}),
             "name": f"{operation} {what}" if what else operation, "kind": kind,
             "startTimeUnixNano": start, "endTimeUnixNano": end,
             "attributes": _make_attributes({"gen_ai.operation.name": operation, **attributes}),
@@ -180,7 +172,7 @@ def _make_message(message: Message, ids: Sequence[str], call_id: str) -> dict[st
     if message.role == "tool":
         parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
     else:
-        parts = [*map(_make_part, split_at_parts(text, filter(_has_address, message.parts)))]
+        parts = list_parts(text, filter(_has_address, message.parts), _make_address, key="content")
     if message.role == "assistant":
         if message.reasoning:
             parts.append({"type": "reasoning", "content": message.reasoning})
@@ -192,10 +184,8 @@ def _has_address(part: Part) -> bool:
     return bool(part.ref) and not str(part.ref).startswith("data:")
 
 
-def _make_part(piece: str | Part) -> dict[str, Any]:
-    if isinstance(piece, str):
-        return {"type": "text", "content": piece}
-    return {"type": "uri", "modality": piece.type, "mime_type": piece.media_type, "uri": piece.ref}
+def _make_address(part: Part) -> dict[str, Any]:
+    return {"type": "uri", "modality": part.type, "mime_type": part.media_type, "uri": part.ref}
 
 
 def _make_call(call: ToolCall, own_id: str) -> dict[str, Any]:

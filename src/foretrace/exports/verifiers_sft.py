@@ -38,10 +38,7 @@ class VerifiersSft(TraceFormat):
         calls = [call for message in messages for call in message.get("tool_calls", ())]
         if any(normalize_object(call["function"]["arguments"]) is None for call in calls):
             return Drop("unreadable_arguments")
-        row = {
-            "messages": messages,
-            "tool_defs": msgspec.json.encode(tools).decode(),
-        }
+        row = {"messages": messages, "tool_defs": msgspec.json.encode(tools).decode()}
         return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_message_losses(trace, messages, _CARRIED))
 
 

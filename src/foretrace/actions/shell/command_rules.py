@@ -85,24 +85,20 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
         depth: how many shells are nested around it (`bash -c`).
     """
     parts = [(c, facts) for c in split_commands(command) if (facts := classify_command(c, depth)) is not None]
-    found = [facts for _, facts in parts]
-    shows_environment = [facts.rule == "shell.environment" for facts in found]
-    if any(
-        not (shows or each.piped or facts.kind is CallKind.SETUP)
-        for (each, facts), shows in zip(parts, shows_environment, strict=True)
-    ):
-        # Next to other commands, `pwd` or `date` says as little about the step as `cd`. In `ps | grep x` it says more.
-        found = [
-            msgspec.structs.replace(facts, kind=CallKind.SETUP) if shows else facts
-            for facts, shows in zip(found, shows_environment, strict=True)
-        ]
-    facts = merge_facts(found)
+    # Next to other commands, `pwd` or `date` says as little about the step as `cd`. In `ps | grep x` it says more.
+    if any(not (_shows_environment(f) or c.piped or f.kind is CallKind.SETUP) for c, f in parts):
+        parts = [(c, msgspec.structs.replace(f, kind=CallKind.SETUP) if _shows_environment(f) else f) for c, f in parts]
+    facts = merge_facts(facts for _, facts in parts)
     if facts is None:
         return make_facts("shell.empty")
     if facts.kind is CallKind.SETUP:
         # Only cd, export, echo: it is neither a read nor a search.
         return msgspec.structs.replace(facts, kind=CallKind.OTHER, rule="shell.setup")
     return facts
+
+
+def _shows_environment(facts: CallFacts) -> bool:
+    return facts.rule == "shell.environment"
 
 
 @lru_cache(maxsize=512)
@@ -168,16 +164,13 @@ def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None
     wrapping = command.argv[: len(command.argv) - len(argv)]
     facts = _classify_nested(command, argv, depth) or _classify_program(command, argv)
     if facts.effect is Effect.PURE_READ:
-        effect = facts.effect
-        if (pattern := WRITING_ARGUMENTS.get(get_program_name(argv[0]))) is not None:
-            writes = pattern.search("\n".join(word.replace("\n", ";") for word in argv[1:]))
-            effect = Effect.LOCAL_WRITE if writes else effect
-        if effect is Effect.PURE_READ and _runs_arguments(argv):
-            effect = Effect.UNKNOWN
-        if effect is Effect.PURE_READ and _starts_more(wrapping):
-            effect = Effect.SANDBOX_EXEC
-        if effect is not facts.effect:
-            facts = msgspec.structs.replace(facts, effect=effect)
+        pattern = WRITING_ARGUMENTS.get(get_program_name(argv[0]))
+        if pattern is not None and pattern.search("\n".join(word.replace("\n", ";") for word in argv[1:])):
+            facts = msgspec.structs.replace(facts, effect=Effect.LOCAL_WRITE)
+        elif _runs_arguments(argv):
+            facts = msgspec.structs.replace(facts, effect=Effect.UNKNOWN)
+        elif _starts_more(wrapping):
+            facts = msgspec.structs.replace(facts, effect=Effect.SANDBOX_EXEC)
     if command.background and facts.kind is CallKind.VERIFY:
         facts = make_facts("shell.service")
     return _add_redirection(facts, command) if command.writes else facts
