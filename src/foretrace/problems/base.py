@@ -17,7 +17,7 @@ import msgspec
 from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Test
-from foretrace.core.python_source import parse_quietly
+from foretrace.core.python_source import PARSE_ERRORS, parse_quietly, try_parse
 from foretrace.rows.base import Hub
 
 _ID_KEYS = ("id", "task_id", "question_id", "problem_id", "name")
@@ -205,16 +205,14 @@ def parse_code(code: str) -> ast.Module:
         return parse_quietly(code)
     except SyntaxError as error:
         raise UnusableError(f"not Python: {error.msg} (line {error.lineno})") from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except PARSE_ERRORS as error:
         raise UnusableError(f"not Python: {error or type(error).__name__}") from None
 
 
 def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     """Top-level functions and classes of the code, by name; empty if it does not parse."""
-    try:
-        body = parse_code(code).body
-    except UnusableError:
-        return {}
+    tree = try_parse(code)
+    body = tree.body if tree else []
     return {n.name: n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -13,7 +14,6 @@ import msgspec
 from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, SandboxSettings
-from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import MIN_STRONG_LEVEL, ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import ForkServerStartError, LaunchSpec
@@ -59,28 +59,24 @@ class LocalSandbox(ForkServerSandbox):
         """A pool of that level that passed its self-test; None if it was refused, with the reason in `refused`."""
         launch = LaunchSpec(interpreter=self._interpreter, level=level, preload=self._preload)
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
-        try:
-            guards = await self._run_selftest(pool)
-        except ForkServerStartError as error:
-            pool.close()
-            if error.call in ("", "execve"):
-                raise SandboxError(explain_no_start(self._interpreter, self._preload, str(error))) from None
-            refused[level] = explain_refusal(str(error), error.call)
-            return None
-        except OSError as error:
-            pool.close()
-            raise SandboxError(f"the self-test needs a folder for temporary files: {error}; set TMPDIR") from None
-        except BaseException:
-            pool.close()
-            raise
-        reached = min(selftest.find_level(guards), level)
-        missing = tuple(guard.name for guard in guards if not guard.on)
-        if reached < level:
-            pool.close()
-            failed = [guard for guard in guards if not guard.on and guard.level <= level]
-            refused[level] = "the self-test failed: " + "; ".join(f"{g.name} ({g.reason})" for g in failed)
-            return None
-        return VerifiedPool(pool, Isolation(level=reached, missing=missing, sandbox=self.name), guards)
+        with contextlib.ExitStack() as stack:
+            stack.callback(pool.close)
+            try:
+                guards = await self._run_selftest(pool)
+            except ForkServerStartError as error:
+                if error.call in ("", "execve"):
+                    raise SandboxError(explain_no_start(self._interpreter, self._preload, str(error))) from None
+                refused[level] = explain_refusal(str(error), error.call)
+                return None
+            except OSError as error:
+                raise SandboxError(f"the self-test needs a folder for temporary files: {error}; set TMPDIR") from None
+            off = [guard for guard in guards if not guard.on]
+            if failed := [f"{guard.name} ({guard.reason})" for guard in off if guard.level <= level]:
+                refused[level] = f"the self-test failed: {'; '.join(failed)}"
+                return None
+            stack.pop_all()
+        missing = tuple(guard.name for guard in off)
+        return VerifiedPool(pool, Isolation(level=level, missing=missing, sandbox=self.name), guards)
 
     def _warn_or_log(self, isolation: Isolation, refused: dict[int, str]) -> None:
         why = _list_reasons(refused)

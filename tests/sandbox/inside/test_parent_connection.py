@@ -108,7 +108,7 @@ def test_without_a_parent_it_leaves_nothing(tmp_path: object, how: str) -> None:
 FORKS = """
 import json, os, signal, socket, sys
 from foretrace.sandbox.inside import syscalls
-from foretrace.sandbox.inside.seccomp import ForkGate, SeccompFilter, make_child_program
+from foretrace.sandbox.inside.seccomp import SeccompFilter, answer_fork_request, make_child_program
 ours, theirs = socket.socketpair()
 child = os.fork()
 if child == 0:
@@ -130,19 +130,19 @@ if child == 0:
         theirs.sendall(bytes([os.waitstatus_to_exitcode(os.waitpid(made, 0)[1])]))
     os._exit(0)
 theirs.close()
-gate = ForkGate(socket.recv_fds(ours, 1, 1)[1][0])
+requests = socket.recv_fds(ours, 1, 1)[1][0]
 said = []
 for answers in ([False], [True, False], [False], [True, True]):
     ours.sendall(b"g")
     for allow in answers:
-        gate.answer_request(allow=allow)
+        answer_fork_request(requests, allow=allow)
     said.append(ours.recv(1).hex())
 ours.sendall(b"g")
 import select
-select.select([gate.descriptor], [], [])
+select.select([requests], [], [])
 os.kill(child, signal.SIGKILL)
 os.waitpid(child, 0)
-gate.answer_request()  # of one who has gone
+answer_fork_request(requests)  # of one who has gone
 print(json.dumps(said))
 """
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.sandbox.judging.rewrite import take_apart
+from foretrace.sandbox.judging.rewrite import make_line_up, take_apart
 from foretrace.sandbox.judging.verify import evaluate, judge_values
 
 ASSERTS = (
@@ -75,3 +75,10 @@ def test_names_that_mean_something_else_are_leaves() -> None:
     assert len(take_apart(node).leaves) == 1 and ast.unparse(take_apart(node).leaves[0]) == "f()"
     assert ast.unparse(take_apart(node, 0, frozenset({"abs"})).leaves[0]) == "abs(f())"
     assert evaluate(take_apart(node), "abs(t0)", [-3]) == 3
+
+
+@pytest.mark.parametrize("constant", [{True, False}, frozenset({True, False}), {None}], ids=repr)
+def test_decoys_of_a_set_are_others_or_there_are_none(constant: Any) -> None:
+    rows, place = make_line_up([constant], set()) or ([[constant]], 0)
+    assert rows[place] == [constant]
+    assert all(row[0] != constant for number, row in enumerate(rows) if number != place)

@@ -8,13 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foretrace.core.python_source import try_parse
-from foretrace.problems.public_tests.literals import (
-    HELPERS,
-    MAX_PIECE,
-    is_test,
-    read_value,
-    unparse_node,
-)
+from foretrace.problems.public_tests.literals import HELPERS, MAX_PIECE, is_test, read_value, unparse_node
 from foretrace.problems.public_tests.remarks import keep_assert, make_example_assert
 
 _INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
@@ -146,9 +140,9 @@ def _make_step(line: Line, known: set[str], is_open: bool) -> str:
 
 
 def _is_plain(value: ast.expr, known: set[str]) -> bool:
-    for part in ast.walk(value):
-        if isinstance(part, ast.Name) and part.id not in known:
-            return False
-        if isinstance(part, _UNSAFE) or (isinstance(part, ast.Attribute) and part.attr.startswith("_")):
-            return False
-    return True
+    return not any(
+        isinstance(part, _UNSAFE)
+        or (isinstance(part, ast.Name) and part.id not in known)
+        or (isinstance(part, ast.Attribute) and part.attr.startswith("_"))
+        for part in ast.walk(value)
+    )

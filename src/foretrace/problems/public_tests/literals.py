@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from foretrace.core.python_source import try_parse
+from foretrace.core.python_source import PARSE_ERRORS, try_parse
 
 MAX_PIECE = 8_000
 """Most characters of one call, value or assert."""
@@ -48,11 +49,10 @@ def find_places(pattern: str, text: str) -> Iterator[re.Match[str]]:
 
 def is_literal(node: ast.expr) -> bool:
     """Whether the expression is a literal, such as `[1, "a"]`."""
-    try:
+    with contextlib.suppress(TypeError, *PARSE_ERRORS):
         ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return False
-    return True
+        return True
+    return False
 
 
 def read_value(text: str) -> ast.expr | None:
@@ -132,11 +132,6 @@ def is_test(node: ast.expr, name: str) -> bool:
         elif not isinstance(part, _SHAPES):
             return False
     return called
-
-
-def make_equality_assert(left: ast.expr, right: ast.expr) -> str:
-    """`assert left == right` in canonical form; empty if it cannot be written."""
-    return make_assert(ast.Compare(left, [ast.Eq()], [right]))
 
 
 def make_assert(node: ast.expr) -> str:

@@ -13,16 +13,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from foretrace.core.problem import RunError, RunResult
+from foretrace.core.problem import RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits, count_cpu
 from foretrace.sandbox.forkserver.run_result import (
-    MAX_INPUT_CHARS,
-    MAX_SOURCE_CHARS,
     ChildExit,
+    find_size_error,
     make_protocol_error,
     make_run_result,
-    make_too_large_result,
     read_child_exit,
 )
 from foretrace.sandbox.forkserver.server_process import ForkServer
@@ -186,11 +184,8 @@ async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limi
 async def run_program(
     start_child: StartChild, code: str, stdin: str, limits: Limits, isolation: Isolation
 ) -> RunResult:
-    if len(code) > MAX_SOURCE_CHARS:
-        return make_too_large_result(code, isolation)
-    if len(stdin) > MAX_INPUT_CHARS:
-        message = f"the input has {len(stdin):,} characters, which is more than the {MAX_INPUT_CHARS:,} that are given"
-        return RunResult(ending="error", error=RunError(kind="InputTooLarge", message=message), isolation=isolation)
+    if error := find_size_error(code, stdin):
+        return RunResult(ending="error", error=error, isolation=isolation)
     async with start_child({"mode": "run", "code": code, "stdin": stdin}, limits) as child:
         frame = await child.receive()
         child_exit = await child.wait()

@@ -15,6 +15,9 @@ from foretrace.sandbox.forkserver.server_process import ForkServer, ForkServerSt
 _CLOSED = "the sandbox is closed: open a new one"
 _MAX_RUNS = 2000
 """Runs after which a fork server is replaced."""
+_Purpose = Literal["run", "judge", "session"]
+_PURPOSES: dict[str, _Purpose] = {"tests": "judge", "replay": "session"}
+"""By the mode of a request; for all others it is `run`."""
 
 
 class ForkServerPool:
@@ -35,7 +38,7 @@ class ForkServerPool:
         self._slots = {purpose: asyncio.Semaphore(count) for purpose, count in counts.items()}
 
     @contextlib.asynccontextmanager
-    async def lend(self, purpose: Literal["run", "judge", "session"]) -> AsyncGenerator[ForkServer]:
+    async def lend(self, purpose: _Purpose) -> AsyncGenerator[ForkServer]:
         """A fork server for the duration of the block: an idle one, or else a new one.
 
         Raises:
@@ -64,7 +67,7 @@ class ForkServerPool:
     @contextlib.asynccontextmanager
     async def start_child(self, request: dict[str, Any], limits: Limits, /) -> AsyncGenerator[ChildChannel]:
         """Start a child on a fork server of the pool (see `child_channel.StartChild`)."""
-        purpose: Literal["run", "judge"] = "judge" if request["mode"] == "tests" else "run"
+        purpose = _PURPOSES.get(request["mode"], "run")
         async with self.lend(purpose) as server, open_channel(server, request, limits) as channel:
             yield channel
 

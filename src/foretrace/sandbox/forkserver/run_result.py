@@ -95,10 +95,15 @@ def make_protocol_error() -> RunError:
     return RunError(kind="OutOfTurn", message=PROTOCOL_ERROR_TEXT)
 
 
-def make_too_large_result(code: str, isolation: Isolation) -> RunResult:
-    """The result for source text that is too long to run."""
-    message = f"the source has {len(code):,} characters, which is more than the {MAX_SOURCE_CHARS:,} that are run"
-    return RunResult(ending="error", error=RunError(kind="SourceTooLarge", message=message), isolation=isolation)
+def find_size_error(code: str, stdin: str = "") -> RunError | None:
+    """The error if the source text or the input is too long."""
+    if len(code) > MAX_SOURCE_CHARS:
+        message = f"the source has {len(code):,} characters, which is more than the {MAX_SOURCE_CHARS:,} that are run"
+        return RunError(kind="SourceTooLarge", message=message)
+    if len(stdin) > MAX_INPUT_CHARS:
+        message = f"the input has {len(stdin):,} characters, which is more than the {MAX_INPUT_CHARS:,} that are given"
+        return RunError(kind="InputTooLarge", message=message)
+    return None
 
 
 def make_run_result(child_exit: ChildExit, frame: Any, limits: Limits, isolation: Isolation) -> RunResult:

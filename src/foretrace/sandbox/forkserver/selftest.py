@@ -88,8 +88,3 @@ def _check_namespaces(namespaces: dict[str, int], kinds: Sequence[str]) -> Guard
         level=3,
         reason=f"not of its own: {', '.join(shared)}" if shared else f"its own: {', '.join(kinds)}",
     )
-
-
-def find_level(guards: list[Guard]) -> int:
-    """The highest level whose guards, and those of all lower levels, are on; -1 if there is none."""
-    return min((guard.level for guard in guards if not guard.on), default=4) - 1

@@ -13,15 +13,9 @@ from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunError, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_channel import ChildChannel, open_channel
+from foretrace.sandbox.forkserver.child_channel import ChildChannel
 from foretrace.sandbox.forkserver.pool import ForkServerPool
-from foretrace.sandbox.forkserver.run_result import (
-    MAX_SOURCE_CHARS,
-    ChildExit,
-    make_run_result,
-    make_too_large_result,
-    read_child_exit,
-)
+from foretrace.sandbox.forkserver.run_result import ChildExit, find_size_error, make_run_result, read_child_exit
 from foretrace.sandbox.forkserver.server_process import ForkServer
 from foretrace.sandbox.inside.wire import BLOCK, CANCEL, EXIT, FORGET, KEEP, KILL, RUN, TO_CHILD, pack_frame
 
@@ -59,8 +53,8 @@ class _BlockSession:
                 raise SandboxError(f"the session has no state {start}: choose one of {states}")
             if len(self._states) >= _MAX_STATES:
                 raise SandboxError(f"the session has {_MAX_STATES} states, which is the most: open a new one")
-            if len(block) > MAX_SOURCE_CHARS:
-                return make_too_large_result(block, self._isolation)
+            if error := find_size_error(block):
+                return RunResult(ending="error", error=error, isolation=self._isolation)
             result = msgspec.structs.replace(await self._run(block, start), mode=self.mode)
             if result.step is not None:
                 self._states.add(result.step)
@@ -220,10 +214,7 @@ class ReplaySession(_BlockSession):
         limits, count = self._limits, len(blocks)
         longer = msgspec.structs.replace(limits, wall_s=limits.wall_s * count, cpu_s=limits.cpu_s * count)
         said, began = list[Any](), 0.0
-        async with (
-            self._pool.lend("session") as server,
-            open_channel(server, {"mode": "replay", "blocks": blocks}, longer) as self._child,
-        ):
+        async with self._pool.start_child({"mode": "replay", "blocks": blocks}, longer) as self._child:
             while (message := await self._child.receive()) is not None:
                 began, said = (self._child.elapsed, []) if message == ["begins"] else (began, [*said, message])
             child_exit = await self._child.wait()

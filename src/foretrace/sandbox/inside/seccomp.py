@@ -94,7 +94,7 @@ def make_child_program(*, metadata: bool, forks: bool) -> bytes:
 
     Args:
         metadata: as for the fork server's filter.
-        forks: have the kernel ask the fork server about each new process (see `ForkGate`), for a session.
+        forks: have the kernel ask the fork server about each new process (see `answer_fork_request`), for a session.
     """
     of_server, of_child = _server_rules(metadata), _rules(metadata, forks)
     rules = {number: of_child.get(number, _UNKNOWN) for number in of_server}
@@ -138,7 +138,7 @@ class SeccompFilter:
         """Install it for good for this process and all that it starts (no_new_privs must be set).
 
         Returns:
-            If the filter notifies: the descriptor of the kernel's requests (see `ForkGate`).
+            If the filter notifies: the descriptor of the kernel's requests (see `answer_fork_request`).
 
         Raises:
             CallError: the kernel has no seccomp filters, or they are not allowed here.
@@ -148,19 +148,14 @@ class SeccompFilter:
         return self._call()
 
 
-class ForkGate:
-    """Answers the kernel's requests about new processes of a session."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def answer_request(self, *, allow: bool = False) -> None:
-        request = bytearray(80)
-        with contextlib.suppress(OSError):  # the process that asked has exited
-            fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV
-            (number,) = struct.unpack_from("=Q", request)
-            answer = struct.pack("=QqiI", number, 0, *((0, 1) if allow else (-errno.EPERM, 0)))
-            fcntl.ioctl(self.descriptor, 0xC0182101, answer)  # SECCOMP_IOCTL_NOTIF_SEND
+def answer_fork_request(descriptor: int, *, allow: bool = False) -> None:
+    """Answer the kernel's request about a new process of a session."""
+    request = bytearray(80)
+    with contextlib.suppress(OSError):  # the process that asked has exited
+        fcntl.ioctl(descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV
+        (number,) = struct.unpack_from("=Q", request)
+        answer = struct.pack("=QqiI", number, 0, *((0, 1) if allow else (-errno.EPERM, 0)))
+        fcntl.ioctl(descriptor, 0xC0182101, answer)  # SECCOMP_IOCTL_NOTIF_SEND
 
 
 def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:

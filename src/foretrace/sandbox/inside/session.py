@@ -24,12 +24,13 @@ import socket
 import struct
 import sys
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 from foretrace.sandbox.inside import child, program
 from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.parent_connection import ParentConnection, kill_descendants, move_descriptor_up
-from foretrace.sandbox.inside.seccomp import ForkGate
+from foretrace.sandbox.inside.seccomp import answer_fork_request
 from foretrace.sandbox.inside.watch_child import WatchedChild
 from foretrace.sandbox.inside.wire import BLOCK, EXIT, FORGET, KILL, FrameChannel
 
@@ -64,16 +65,16 @@ class _State(NamedTuple):
 
 
 class _Session:
-    def __init__(self, parent: ParentConnection, limits: dict[str, Any], first: _State, fork_gate: ForkGate) -> None:
-        self._parent, self._limits, self._fork_gate = parent, limits, fork_gate
+    def __init__(self, parent: ParentConnection, limits: dict[str, Any], first: _State, fork_requests: int) -> None:
+        self._parent, self._limits, self._fork_requests = parent, limits, fork_requests
         self._states = {0: first}
         self._steps = 0
-        self.lost = fork_gate.descriptor < 0
+        self.lost = fork_requests < 0
 
     def run_block(self, at: int, number: int, wall_s: float) -> None:
         """Run a block on the state `at`, and report how it ended. Its file name has the number."""
         self._steps += 1
-        state, gate = self._states[at], self._fork_gate
+        state, requests = self._states[at], self._fork_requests
         block = WatchedChild(self._parent, self._limits, wall_s, _KEEP_WAIT_S)
         pid, status, cpu_s = self._fork(state, number, block.theirs), 0, 0.0
         if pid is None or pid < 0:
@@ -81,7 +82,7 @@ class _Session:
             block.close_theirs()
         else:
             block.begin(pid, reads_at_once=True)
-            block.watch(block.has_gone, others={gate.descriptor: gate.answer_request})
+            block.watch(block.has_gone, others={requests: partial(answer_fork_request, requests)})
             cpu_s = block.read_cpu_s()  # before it is reaped
             if not block.is_kept:
                 answer = state.ask(_REPORT_STATUS + b"%d" % pid)
@@ -107,9 +108,9 @@ class _Session:
         finally:
             os.close(null)
         poller = select.poll()
-        poller.register(self._fork_gate.descriptor, select.POLLIN)
+        poller.register(self._fork_requests, select.POLLIN)
         if poller.poll(_ANSWER_S * 1000):
-            self._fork_gate.answer_request(allow=True)
+            answer_fork_request(self._fork_requests, allow=True)
         return state.ask(b"")
 
     def forget(self, at: int, step: int) -> None:
@@ -121,8 +122,8 @@ class _Session:
         self.lost = self._states[at].ask(_REPORT_STATUS + b"%d" % state.pid) is None  # which reaps it
 
     def close(self) -> None:
-        if self._fork_gate.descriptor >= 0:
-            os.close(self._fork_gate.descriptor)
+        if self._fork_requests >= 0:
+            os.close(self._fork_requests)
         for state in self._states.values():
             state.channel.close()
 
@@ -136,10 +137,10 @@ def serve_session(parent: ParentConnection, confinement: Confinement, request: d
     theirs.close()
     ours.settimeout(_ANSWER_S)
     try:
-        fork_gate = ForkGate(move_descriptor_up(socket.recv_fds(ours, 1, 1)[1][0]))
+        fork_requests = move_descriptor_up(socket.recv_fds(ours, 1, 1)[1][0])
     except (OSError, IndexError):
-        fork_gate = ForkGate(-1)
-    session = _Session(parent, request["limits"], _State(pid, ours), fork_gate)
+        fork_requests = -1
+    session = _Session(parent, request["limits"], _State(pid, ours), fork_requests)
     while not session.lost:
         message = parent.take() if parent.forward_stream(None) else None
         if message is None:

@@ -181,27 +181,19 @@ class Encoder:
 
     def _walk_container(self, value: Any, kind: type, depth: int) -> Any:
         walk = self.walk
-        if kind in _TAGS:
-            self.pay(len(value))
-            out: list[Any] = [_TAGS[kind]]
-            if len(value) >= _MANY and set(map(type, value)) == {int} and min(value) > _LOW and max(value) < _HIGH:
-                self.pay(len(value) * len(str(max(max(value), -min(value)))))
-                return [*out, *value]
-            for item in value:
-                out.append(walk(item, depth))
-            return out
-        self.pay(2 * len(value))
-        out = ["d"]
-        for key, item in dict.items(value):
-            out.append(walk(key, depth))
-            out.append(walk(item, depth))
-        return out
+        if kind in _DICTS:
+            self.pay(2 * len(value))
+            return ["d", *[walk(part, depth) for pair in dict.items(value) for part in pair]]
+        self.pay(len(value))
+        if len(value) >= _MANY and set(map(type, value)) == {int} and min(value) > _LOW and max(value) < _HIGH:
+            self.pay(len(value) * len(str(max(max(value), -min(value)))))
+            return [_TAGS[kind], *value]
+        return [_TAGS[kind], *[walk(item, depth) for item in value]]
 
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
         if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple equals a tuple
             return self.walk(tuple(tuple.__iter__(value)), depth)
-        known = self.library_value(value)
-        if known is not None:
+        if (known := self.library_value(value)) is not None:
             return known
         name = _find_type_name(value)
         self.pay(len(_quoted(name)) + 40)

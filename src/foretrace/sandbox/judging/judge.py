@@ -8,6 +8,7 @@ together have the time of one run.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from foretrace.core.problem import FLAGS, Integrity, RunError, TestResult, Verdi
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import FORMS, Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild, run_program
-from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, read_error
+from foretrace.sandbox.forkserver.run_result import find_size_error, read_error
 from foretrace.sandbox.inside.values import Decoder, show_value
 from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.compare import same_output
@@ -63,10 +64,9 @@ async def judge(
         raise ProblemError(f"these tests need the form {plan.form}, and only {', '.join(forms)} may decide")
     judging = Judging(start_child, plan, code, limits)
     form = plan.form
-    if len(code) > MAX_SOURCE_CHARS:
-        judging.ending, judging.error = "error", make_too_large_result(code, isolation).error
-        assert judging.error is not None
-        results = _all_failed(plan, format_error(judging.error))
+    if error := find_size_error(code):
+        judging.ending, judging.error = "error", error
+        results = _all_failed(plan, format_error(error))
     elif plan.is_program:
         results = await _run_programs(judging)
     else:
@@ -94,15 +94,13 @@ async def _judge_functions(judging: Judging, forms: Sequence[str]) -> tuple[Inte
         form = "together"
     why: str | None = None
     if form == "values":
-        results = await _compare_values(judging)
-        if results is not None:
+        if (results := await _compare_values(judging)) is not None:
             return form, results
         why = "a value is not plain data"
     elif form == "calls":
-        outcome = await run_apart(judging)
-        if outcome.needs_objects is None:
-            return form, outcome.results()
-        why = outcome.needs_objects
+        report = await run_apart(judging)
+        if (why := report.needs_objects) is None:
+            return form, report.results()
     if why is not None:
         if "together" not in forms:
             return form, _all_failed(plan, f"not decided: {why}, which only the form together can judge")
@@ -137,16 +135,16 @@ async def _compare_values(judging: Judging) -> list[TestResult] | None:
     """Compare the values of the calls; None if one is not plain, so that the tests must be run."""
     answers, plan = await _make_calls(judging), judging.plan
     results: list[TestResult] = []
-    for name, literal in zip(plan.names, plan.literal, strict=True):
-        given = [answers[number] for number in literal.calls]
+    left = iter(answers)
+    for name, check in zip(plan.names, plan.checks, strict=True):
+        given = list(itertools.islice(left, len(check.leaves)))
         seconds = sum(answer.seconds or 0.0 for answer in given) if given[0].seconds is not None else None
         errors = [answer.error for answer in given if answer.error is not None]
         if not errors and not all(answer.is_plain for answer in given):
             return None
-        made = (
-            Judgement(False, errors[0]) if errors else judge_values(literal.check, [answer.value for answer in given])
-        )
-        results.append(made.make_result(name, seconds, "values"))
+        values = [answer.value for answer in given]
+        made = Judgement(False, errors[0]) if errors else judge_values(check, values)
+        results.append(made.make_result(name, seconds))
     return results
 
 
@@ -193,12 +191,11 @@ async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[_CallA
     match await child.receive():
         case ["loaded"]:
             pass
-        case ["failed", error] if read_error(error):
-            return None, read_error(error)
-        case None:
-            return None, None
-        case _:
-            child.broken = "the process spoke out of turn"
+        case ["failed", error] if described := read_error(error):
+            return None, described
+        case other:
+            if other is not None:
+                child.broken = "the process spoke out of turn"
             return None, None
     answers: list[_CallAnswer] = []
     before = child.elapsed
@@ -251,7 +248,7 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
         elif ran.truncated:
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
         made = Judgement(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
-        results.append(made.make_result(name, ran.seconds, "values"))
+        results.append(made.make_result(name, ran.seconds))
         judging.seconds += ran.seconds
         if judging.ending == "ok" and not ran.ok:
             judging.ending, judging.error = ran.ending, ran.error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import contextlib
+import re
 from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ import msgspec
 from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
-from foretrace.core.python_source import parse_quietly
+from foretrace.core.python_source import PARSE_ERRORS, parse_quietly, try_parse
 from foretrace.sandbox.base import FORMS
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.values import encode
@@ -31,13 +31,12 @@ _MAX_CODE_CHARS = 1 << 21
 """Most characters of the tests of one problem."""
 _MAX_ARGUMENT_BYTES = 64 * 1024
 """Longest encoded argument of a call, bytes."""
+_FAILING = re.compile(r"assert|fail|(raises|warns|exit)\Z")
+"""Names of functions that may raise, so that a test without `assert` can fail."""
 
 
-class LiteralCheck(msgspec.Struct, frozen=True):
-    """One assert, and the numbers of the calls that are its leaves."""
-
-    check: Check
-    calls: list[int]
+_Call = tuple[str, list[Any], dict[str, Any]]
+"""A function's name, and its arguments, encoded."""
 
 
 class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +50,10 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     entry_point: str | None = None
     setup: str = ""
     tests: tuple[Test, ...] = ()
-    calls: tuple[tuple[str, list[Any], dict[str, Any]], ...] = ()
-    """For the form `values`: the calls of the answer, with names and encoded arguments."""
-    literal: tuple[LiteralCheck, ...] = ()
-    """For the form `values`: the checks of the values, one for each name."""
+    calls: tuple[_Call, ...] = ()
+    """For the form `values`: the calls of the answer."""
+    checks: tuple[Check, ...] = ()
+    """For the form `values`: the checks, one for each name; their leaves are the calls, in order."""
     preamble: str = ""
     """Code of the problem that the answer builds on. It runs before the answer, which may redefine its names."""
     setup_parts: tuple[str, ...] = ()
@@ -127,7 +126,7 @@ def _plan(
     }
     literal = read_literal_tests(trees, uses) if form in (None, "values") else None
     if literal is not None:
-        return JudgePlan(form="values", calls=literal[0], literal=literal[1], **common)
+        return JudgePlan(form="values", calls=literal[0], checks=literal[1], **common)
     strongest: Integrity = "together" if needs_one_process(trees, setup_tree, uses) else "calls"
     if form is not None and FORMS.index(form) < FORMS.index(strongest):
         raise ProblemError(f"these tests cannot be judged in the form {form}: ask for {strongest}, or for none")
@@ -136,14 +135,9 @@ def _plan(
 
 def _can_fail(tree: ast.Module) -> bool:
     """Whether a test without `assert` can fail: it raises, or calls a function that may, such as `self.assertEqual`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Raise):
-            return True
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if name.startswith(("assert", "fail")) or name in ("raises", "warns", "exit"):
-                return True
-    return False
+    nodes = list(ast.walk(tree))
+    called = (getattr(node.func, "attr", getattr(node.func, "id", "")) for node in nodes if isinstance(node, ast.Call))
+    return any(isinstance(node, ast.Raise) for node in nodes) or any(map(_FAILING.match, called))
 
 
 def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
@@ -151,11 +145,7 @@ def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
 
     A prompt may end in a signature and a docstring. A prompt that is not Python provides nothing.
     """
-    tree = None
-    for end in ("", "\n    pass\n", "\n        pass\n"):
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            tree = parse_quietly(prompt + end)
-            break
+    tree = next((tree for end in ("", "\n    pass\n", "\n        pass\n") if (tree := try_parse(prompt + end))), None)
     if tree is None:
         return "", ""
     asked = read_entry_point(entry_point or "")
@@ -171,10 +161,8 @@ def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
 
 def _is_stub(node: ast.FunctionDef) -> bool:
     """Whether a function has only placeholders: docstring, `...`, `pass` or `raise`."""
-    return all(
-        isinstance(part, (ast.Pass, ast.Raise)) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-        for part in node.body
-    )
+    parts = (part.value if isinstance(part, ast.Expr) else part for part in node.body)
+    return all(isinstance(part, (ast.Pass, ast.Raise, ast.Constant)) for part in parts)
 
 
 def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | None) -> JudgePlan:
@@ -222,12 +210,12 @@ class _NotLiteralError(Exception):
 
 def read_literal_tests(
     trees: Sequence[ast.Module], uses: AnswerUses
-) -> tuple[tuple[tuple[str, list[Any], dict[str, Any]], ...], tuple[LiteralCheck, ...]] | None:
+) -> tuple[tuple[_Call, ...], tuple[Check, ...]] | None:
     """The calls and asserts of the tests; None if the tests contain anything else."""
     if len(uses.callees) > 1 or uses.setup_names & uses.callees:
         return None
-    calls: list[tuple[str, list[Any], dict[str, Any]]] = []
-    found: list[LiteralCheck] = []
+    calls: list[_Call] = []
+    checks: list[Check] = []
     try:
         for tree in trees:
             check = find_check_function(tree)
@@ -235,14 +223,13 @@ def read_literal_tests(
             if uses.entry_point:
                 names |= {ALIAS: uses.entry_point} | ({check[0]: uses.entry_point} if check else {})
             for node in _find_asserts(tree, check, names):
-                made = take_apart(node.test, len(found), uses.shadowed)
-                numbers = [_read_call(leaf, names, calls) for leaf in made.leaves]
-                if not numbers:
+                checks.append(take_apart(node.test, len(checks), uses.shadowed))
+                calls += [_read_call(leaf, names) for leaf in checks[-1].leaves]
+                if not checks[-1].leaves:
                     return None
-                found.append(LiteralCheck(made, numbers))
-    except (_NotLiteralError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+    except (_NotLiteralError, TypeError, *PARSE_ERRORS):
         return None
-    return (tuple(calls), tuple(found)) if found else None
+    return (tuple(calls), tuple(checks)) if checks else None
 
 
 def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Container[str]) -> Iterator[ast.Assert]:
@@ -260,32 +247,33 @@ def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Conta
 
 def _is_check_of(node: ast.stmt, check: tuple[str, bool] | None, names: Container[str]) -> bool:
     """Whether a statement calls the check function with the code under test."""
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not check or not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "check":
-        return False
-    return len(call.args) == 1 and not call.keywords and getattr(call.args[0], "id", "") in names
+    match node:
+        case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)], [])):
+            return check is not None and name in names
+        case _:
+            return False
 
 
 def _read_statement(node: ast.stmt) -> Iterator[ast.Assert]:
-    if isinstance(node, ast.Assert):
-        if find_constant_truth(node) is not True:
-            yield node
-    elif not isinstance(node, (ast.Import, ast.Pass)) and not (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    ):
-        raise _NotLiteralError
+    match node:
+        case ast.Assert():
+            if find_constant_truth(node) is not True:
+                yield node
+        case ast.Import() | ast.Pass() | ast.Expr(ast.Constant()):
+            pass
+        case _:
+            raise _NotLiteralError
 
 
-def _read_call(node: ast.expr, names: dict[str, str], calls: list[Any]) -> int:
-    """Add a call of the answer with literal arguments, and return its number."""
+def _read_call(node: ast.expr, names: dict[str, str]) -> _Call:
+    """A call of the answer with literal arguments."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in names:
         raise _NotLiteralError
-    if any(keyword.arg is None for keyword in node.keywords):
+    if not all(keyword.arg for keyword in node.keywords):
         raise _NotLiteralError
     args = [_encode(ast.literal_eval(arg)) for arg in node.args]
     named = {str(keyword.arg): _encode(ast.literal_eval(keyword.value)) for keyword in node.keywords}
-    calls.append((names[node.func.id], args, named))
-    return len(calls) - 1
+    return names[node.func.id], args, named
 
 
 def _encode(value: Any) -> Any:

@@ -15,20 +15,13 @@ from typing import Any
 
 import msgspec
 
+from foretrace.core.python_source import PARSE_ERRORS
 from foretrace.sandbox.inside.recorder import NoDecoyError, vary
 from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses
 
 RECORDER = "__check__"
-_COMPARISONS = {
-    "Eq": "==",
-    "NotEq": "!=",
-    "Lt": "<",
-    "LtE": "<=",
-    "Gt": ">",
-    "GtE": ">=",
-    "In": "in",
-    "NotIn": "not in",
-}
+_ORDERS = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
+_COMPARISONS = {"Eq": "==", "NotEq": "!=", "In": "in", "NotIn": "not in", **_ORDERS}
 _ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv", "FloorDiv": "floordiv", "Mod": "mod"}
 _FUNCTIONS = {
     **{name: name for name in ("abs", "round", "isclose", "approx")},
@@ -37,22 +30,16 @@ _FUNCTIONS = {
     "__same_items__": "same_items",
 }
 _EMPTY = {"set": set, "frozenset": frozenset, "dict": dict, "list": list, "tuple": tuple}
+_EQUAL = ("Equal", "Equals", "ListEqual", "TupleEqual", "DictEqual", "SetEqual", "MultiLineEqual", "SequenceEqual")
+_UNITTEST_ORDERS = {"Greater": ">", "GreaterEqual": ">=", "Less": "<", "LessEqual": "<="}
+_UNITTEST_OPERATORS = {"NotEqual": "!=", "Is": "is", "IsNot": "is not", "In": "in", "NotIn": "not in"}
 _UNITTEST = {
-    **{f"{kind}Equal": "{0} == {1}" for kind in ("", "List", "Tuple", "Dict", "Set", "MultiLine", "Sequence")},
-    "Equals": "{0} == {1}",
-    "NotEqual": "{0} != {1}",
+    **dict.fromkeys(_EQUAL, "{0} == {1}"),
+    **{name: f"{{0}} {operator} {{1}}" for name, operator in (_UNITTEST_OPERATORS | _UNITTEST_ORDERS).items()},
     "True": "{0}",
     "False": "not {0}",
-    "Is": "{0} is {1}",
-    "IsNot": "{0} is not {1}",
     "IsNone": "{0} is None",
     "IsNotNone": "{0} is not None",
-    "In": "{0} in {1}",
-    "NotIn": "{0} not in {1}",
-    "Greater": "{0} > {1}",
-    "GreaterEqual": "{0} >= {1}",
-    "Less": "{0} < {1}",
-    "LessEqual": "{0} <= {1}",
     "AlmostEqual": "round(abs({0} - {1}), {2}) == 0",
     "NotAlmostEqual": "round(abs({0} - {1}), {2}) != 0",
     "CountEqual": "__same_items__({0}, {1})",
@@ -180,13 +167,12 @@ class _Hoister:
         check = self.check
         check.kinds.add(name)
         args = []
-        for number, arg in enumerate([*node.args, *(keyword.value for keyword in node.keywords)]):
-            is_tolerance = number >= len(node.args) or (name == "round" and number == 1)
-            if is_tolerance and not _read_constant(arg, self._shadowed)[0]:
-                raise _NotHoistableError  # tolerances must be constants of the tests
-            if is_tolerance:
+        given = [("", arg) for arg in node.args] + [(f"{keyword.arg}=", keyword.value) for keyword in node.keywords]
+        for word, arg in given:
+            if word or (name == "round" and len(args) == 1):
+                if not _read_constant(arg, self._shadowed)[0]:
+                    raise _NotHoistableError  # tolerances must be constants of the tests
                 check.tolerances.add(len(check.constants))
-            word = f"{node.keywords[number - len(node.args)].arg}=" if number >= len(node.args) else ""
             args.append(word + self.hoist(arg))
         return f"{name}({', '.join(args)})"
 
@@ -217,10 +203,8 @@ def take_apart(test: ast.expr, result: int = 0, shadowed: frozenset[str] = froze
 
 
 def _read_constant(node: ast.expr, shadowed: frozenset[str]) -> tuple[bool, Any]:
-    try:
+    with contextlib.suppress(TypeError, *PARSE_ERRORS):
         return True, ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        pass
     if isinstance(node, ast.Call) and not node.args and not node.keywords:
         name = getattr(node.func, "id", "")
         if name in _EMPTY and name not in shadowed:
@@ -309,11 +293,12 @@ class TestRewriter(ast.NodeTransformer):
     def visit_Try(self, node: Any) -> Any:
         """An assert in the body may be caught."""
         with self._enter(not node.handlers, native=any(_catches_asserts(handler.type) for handler in node.handlers)):
-            node.body = self._visit_all(node.body)
+            self._visit_all(node.body)
         with self._enter(False):
-            node.handlers, node.orelse = self._visit_all(node.handlers), self._visit_all(node.orelse)
+            self._visit_all(node.handlers)
+            self._visit_all(node.orelse)
         with self._enter(True):
-            node.finalbody = self._visit_all(node.finalbody)
+            self._visit_all(node.finalbody)
         return node
 
     visit_TryStar = visit_Try  # noqa: N815
@@ -327,12 +312,9 @@ class TestRewriter(ast.NodeTransformer):
 
     visit_AsyncWith = visit_With  # noqa: N815
 
-    def _visit_all(self, nodes: list[Any]) -> list[Any]:
-        made: list[Any] = []
-        for node in nodes:
-            new = self.visit(node)
-            made += new if isinstance(new, list) else [new]
-        return made
+    def _visit_all(self, nodes: list[Any]) -> None:
+        """Rewrite a list of nodes in place."""
+        self.generic_visit(ast.Module(nodes, []))
 
     def visit_Expr(self, node: ast.Expr) -> Any:
         """Asserts of unittest and mocks, and `fail`. Removes statements that would run the tests, which run later."""
@@ -417,9 +399,7 @@ def _read_unittest(call: ast.Call, name: str) -> ast.expr | None:
         form, extra = ("abs({0} - {1}) <= {2}" if name == "AlmostEqual" else "abs({0} - {1}) > {2}"), named["delta"]
     else:
         extra = named.get("places", args[2] if len(args) > 2 else ast.Constant(7))
-    texts = [f"({ast.unparse(node)})" for node in (*args[:2], *([extra] if "{2}" in form else []))]
-    if "{1}" not in form:
-        texts = texts[:1]
+    texts = [f"({ast.unparse(node)})" for node in (*args[:2], extra)]
     return ast.parse(form.format(*texts), mode="eval").body
 
 

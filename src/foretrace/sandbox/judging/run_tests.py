@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from foretrace.core.problem import RunError, TestResult
+from foretrace.core.problem import RunError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel
 from foretrace.sandbox.forkserver.run_result import read_error
@@ -30,23 +30,10 @@ _TESTS_CPU_S = 0.5
 """CPU seconds of the tests in a separate process; those that take longer are run in one process with the answer."""
 
 
-class Outcome(NamedTuple):
-    report: TestReport
-    failed: str | None = None
-    """Why all tests fail, whatever was reported."""
-    why: str = NOT_RUN
-    """Why tests without a report fail."""
-    needs_objects: str | None = None
-    """Why the tests have to be run in one process with the answer."""
-
-    def results(self) -> list[TestResult]:
-        return self.report.results(self.why, self.failed)
-
-
-async def run_apart(judging: Judging) -> Outcome:
+async def run_apart(judging: Judging) -> TestReport:
     """Run the tests in a separate process, and forward their calls of the answer's functions."""
     limits, prepared = judging.limits, prepare(judging.plan)
-    report = TestReport(prepared.checks, prepared.tests, judging.plan.names, {}, "calls")
+    report = TestReport(judging.plan, {})
     request = {**prepared.request, "mode": "tests", "interactive": True}
     request["constants"] = show_constants(prepared, all_of_them=True)
     asked = {key: prepared.request[key] for key in ("preamble", "setup_parts", "entry_point", "names")}
@@ -64,34 +51,41 @@ async def run_apart(judging: Judging) -> Outcome:
             tests.stop()
         answer_exit, tests_exit = await answer.wait(EXIT_TIMEOUT_S), await tests.wait(EXIT_TIMEOUT_S)
     failed = said[1] if said[0] == "failed_to_load" else None
-    if unusable := judging.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed):
-        return Outcome(report, unusable)
+    report.failed = judging.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed)
+    if report.failed is not None:
+        return report
     if said[0] == "gone":
         ending, error = find_ending(answer_exit, False, limits)
         judging.add(answer_exit, ending, error)
         judging.add(tests_exit, "ok", None, beside=True)
-        return Outcome(report, why=format_error(error) if error else NOT_RUN)
-    ending, error, why, needs = "ok", None, NOT_RUN, None
+        report.why = format_error(error) if error else NOT_RUN
+        return report
+    ending, error = "ok", None
     match said:
-        case ["other", needs]:
-            pass
+        case ["other", why]:
+            report.needs_objects = why
         case ["failed", problem]:
             if described := read_error(problem):
-                why = f"the setup of the tests failed: {format_error(described)}"
+                report.why = f"the setup of the tests failed: {format_error(described)}"
         case _:
             ending, error = find_ending(tests_exit, said[0] == "done", longer)
-            why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
+            report.why = _explain_unfinished(error)
     judging.add(tests_exit, ending, error)
     judging.add(answer_exit, "ok", None, beside=True)
-    if needs is None and tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9:
-        needs = f"the tests compute for more than {_TESTS_CPU_S:g} s"
+    ran_out = tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9
+    if report.needs_objects is None and ran_out:
+        report.needs_objects = f"the tests compute for more than {_TESTS_CPU_S:g} s"
     if said[0] == "done":
         _, gave_functions, exited = said
         if exited:
             judging.flags.add("exited")
-        if gave_functions and not all(result.passed for result in report.results(why)):
-            needs = "functions of the tests were handed over"  # which the answer may have inspected
-    return Outcome(report, why=why, needs_objects=needs)
+        if gave_functions and not all(result.passed for result in report.results()):
+            report.needs_objects = "functions of the tests were handed over"  # which the answer may have inspected
+    return report
+
+
+def _explain_unfinished(error: RunError | None) -> str:
+    return f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
 
 
 async def _forward_calls(tests: ChildChannel, answer: ChildChannel, report: TestReport) -> list[Any]:
@@ -138,30 +132,30 @@ async def _forward_calls(tests: ChildChannel, answer: ChildChannel, report: Test
     return ["gone"] if gone else [None]
 
 
-async def run_together(judging: Judging, limits: Limits) -> Outcome:
-    """Run the tests in the answer's judging. If its objects decide asserts, run them again with decoy constants."""
-    outcome = await _run_once(judging, limits, {})
-    report = outcome.report
-    if not report.unsure or not any(result.passed for result in outcome.results()):
-        return outcome
+async def run_together(judging: Judging, limits: Limits) -> TestReport:
+    """Run the tests in the answer's process. If its objects decide asserts, run them again with decoy constants."""
+    report = await _run_once(judging, limits, {})
+    if not report.unsure or not any(result.passed for result in report.results()):
+        return report
     line_ups: dict[int, tuple[list[list[Any]], int]] = {}
     for number in report.unsure:
         check = prepare(judging.plan).checks[number]
         made = make_line_up(check.constants, check.tolerances)
         if made is None:
-            return outcome._replace(failed="an object of the code's was compared with what nothing else is like")
+            report.failed = "an object of the code's was compared with what nothing else is like"
+            return report
         line_ups[number] = made
     allowed = judging.find_next_limits()
     if allowed is None:
-        return outcome._replace(failed="no time was left to ask the code's objects twice")
+        report.failed = "no time was left to ask the code's objects twice"
+        return report
     return await _run_once(judging, allowed, line_ups)
 
 
-async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[list[list[Any]], int]]) -> Outcome:
+async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[list[list[Any]], int]]) -> TestReport:
     """Run the tests; for some checks, the constants are one row of a line-up, and only the parent knows which."""
     prepared = prepare(judging.plan)
-    places = {number: place for number, (_, place) in line_ups.items()}
-    report = TestReport(prepared.checks, prepared.tests, judging.plan.names, places, "together")
+    report = TestReport(judging.plan, {number: place for number, (_, place) in line_ups.items()})
     token = secrets.token_hex(8)
     request = {**prepared.request, "mode": "together", "code": judging.code, "token": token}
     request["constants"] = show_constants(prepared, all_of_them=False)
@@ -187,12 +181,13 @@ async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[
                 case _:
                     child.broken = "the process spoke out of turn"
         ended = await child.wait(EXIT_TIMEOUT_S)
-    if unusable := judging.add_unusable(ended, child.broken, failed):
-        return Outcome(report, unusable)
-    ending, error = find_ending(ended, done, limits)
-    judging.add(ended, ending, error)
-    why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    return Outcome(report, _find_cheat(report, agreeable, seen, judging) or (why if ending == "exit" else None), why)
+    report.failed = judging.add_unusable(ended, child.broken, failed)
+    if report.failed is None:
+        ending, error = find_ending(ended, done, limits)
+        judging.add(ended, ending, error)
+        report.why = _explain_unfinished(error)
+        report.failed = _find_cheat(report, agreeable, seen, judging) or (report.why if ending == "exit" else None)
+    return report
 
 
 def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], judging: Judging) -> str | None:

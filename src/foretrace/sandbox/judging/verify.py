@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.problem import Integrity, TestResult
+from foretrace.core.problem import TestResult
 from foretrace.sandbox.forkserver.run_result import read_error
 from foretrace.sandbox.inside.recorder import NAMES
 from foretrace.sandbox.inside.values import decode, show_value
-from foretrace.sandbox.judging.process import format_error
+from foretrace.sandbox.judging.plan import JudgePlan
+from foretrace.sandbox.judging.process import NOT_RUN, format_error
 from foretrace.sandbox.judging.rewrite import Check
+from foretrace.sandbox.judging.test_code import prepare
 
 _MAX_BITS = 1 << 14
 _MAX_ITEMS = 1 << 20
@@ -87,10 +89,11 @@ class Judgement(msgspec.Struct):
     """Whether an object decided it, which must be asked again with decoys."""
     same_for_others: bool = False
 
-    def make_result(self, name: str, seconds: float | None, form: Integrity) -> TestResult:
+    def make_result(self, name: str, seconds: float | None) -> TestResult:
         error = None if self.passed else self.error
-        sides = {"actual": self.actual, "expected": self.expected}
-        return TestResult(name=name, passed=self.passed, error=error, seconds=seconds, form=form, **sides)
+        return TestResult(
+            name=name, passed=self.passed, actual=self.actual, expected=self.expected, error=error, seconds=seconds
+        )
 
 
 _PASSED = Judgement(True)
@@ -171,27 +174,31 @@ class TestReport:
     """The results of the tests, in the order of a plan.
 
     Args:
-        tests: for each test, the numbers of its results.
         places: by check, the index of the true constants in its line-up.
     """
 
     __test__ = False
 
-    def __init__(
-        self, checks: list[Check], tests: list[list[int]], names: Sequence[str], places: Mapping[int, int], form: Any
-    ) -> None:
-        self._checks, self._tests, self._names, self._places, self._form = checks, tests, names, places, form
-        self._results: list[Judgement | None] = [None] * len(names)
+    def __init__(self, plan: JudgePlan, places: Mapping[int, int]) -> None:
+        code = prepare(plan)
+        self._checks, self._tests, self._names, self._places = code.checks, code.tests, plan.names, places
+        self._results: list[Judgement | None] = [None] * len(plan.names)
         self._seconds: dict[int, float] = {}
         self.unsure: set[int] = set()
         """Checks that must be repeated with decoys."""
         self.same_for_others = False
+        self.failed: str | None = None
+        """Why all tests fail, whatever was reported."""
+        self.why = NOT_RUN
+        """Why tests without a report fail."""
+        self.needs_objects: str | None = None
+        """Why the tests have to be run in one process with the answer."""
 
     def take(self, number: Any, records: Any, problem: Any, seconds: float) -> bool:
         """Add the records of one test; false if they are invalid."""
         if type(number) is not int or not 0 <= number < len(self._tests) or not isinstance(records, list):
             return False
-        seen: dict[int, Judgement] = {}
+        seen: set[int] = set()
         for record in records:
             if not isinstance(record, list) or len(record) < 2 or type(record[0]) is not int:
                 return False
@@ -201,7 +208,8 @@ class TestReport:
                 continue
             if not 0 <= record[0] < len(self._checks):
                 return False
-            self._take_check(record[0], record, seen)
+            seen.add(record[0])
+            self._take_check(record[0], record)
         results = self._tests[number]
         for n, check in enumerate(self._checks):
             if check.result in results and check.required and n not in seen and problem is None:
@@ -213,9 +221,8 @@ class TestReport:
             self._seconds[result] = seconds
         return True
 
-    def _take_check(self, n: int, record: list[Any], seen: dict[int, Judgement]) -> None:
+    def _take_check(self, n: int, record: list[Any]) -> None:
         made = judge_record(self._checks[n], record, self._places.get(n))
-        seen[n] = made
         self.same_for_others |= made.same_for_others
         if made.unsure and n not in self._places:
             self.unsure.add(n)
@@ -242,17 +249,13 @@ class TestReport:
         if text is not None and all(one is not None and one.passed for one in made):
             self._results[results[-1]] = Judgement(False, text, made[-1].actual if made[-1] else None)
 
-    def results(self, why: str, failed: str | None = None) -> list[TestResult]:
-        """All results.
-
-        Args:
-            why: why tests without a report fail.
-            failed: why all tests fail, whatever was reported.
-        """
-        if failed is not None:
-            return [Judgement(False, failed).make_result(name, None, self._form) for name in self._names]
+    def results(self) -> list[TestResult]:
+        """All results."""
         made: list[TestResult] = []
         for number, (name, judged) in enumerate(zip(self._names, self._results, strict=True)):
-            seconds = self._seconds.get(number) if judged else None
-            made.append((judged or Judgement(False, why)).make_result(name, seconds, self._form))
+            if judged is None or self.failed is not None:
+                judged, seconds = Judgement(False, self.why if self.failed is None else self.failed), None
+            else:
+                seconds = self._seconds.get(number)
+            made.append(judged.make_result(name, seconds))
         return made
