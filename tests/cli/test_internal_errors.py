@@ -165,7 +165,7 @@ def test_a_measure_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: p
 
 
 def test_a_scanner_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_in(monkeypatch, redact, "list_placeholders", "town 1")
+    fail_in(monkeypatch, redact, "_list_placeholders", "town 1")
     fail_in(monkeypatch, redact, "_rewrite", "town 1")
     monkeypatch.setattr(redact, "_list_known", lambda _: {"town": "token"})
     result = run("scrub", weather, "--out", "clean", "--json")
