@@ -15,14 +15,18 @@ docs: .venv/docs
 
 # The checks beside the tests: pyright works on one core. In the order of the folders the last files are short ones. The
 # tests start hundreds of processes: without bytecode, each would compile the library anew. The integrations would be
-# deselected, but only after torch and the like were imported. A test of processes that a busy machine made late runs once
-# again; the summary counts it.
+# deselected, but only after torch and the like were imported. What fails runs once again, alone: a busy machine may have
+# been too slow for a test of processes.
+QUICK := -m "not integration and not slow" --ignore tests/integrations --hypothesis-profile quick
+HEAVY := -m "integration or slow or hypothesis" tests
+AGAIN := --last-failed --last-failed-no-failures none
+
 test: .venv/dev
 	$(MAKE) --no-print-directory -j 2 check pytest
 
+pytest: export PYTHONDONTWRITEBYTECODE =
 pytest: .venv/dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 \
-		-m "not integration and not slow" --ignore tests/integrations --hypothesis-profile quick
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(QUICK) || $(BIN)/python -m pytest $(AGAIN) $(QUICK)
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
@@ -45,9 +49,9 @@ bench: .venv/dev
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
 # kept in screenshots/. The libraries' modules are compiled once, and not anew by each process.
 test-integrations: export PYTHONDONTWRITEBYTECODE =
+test-integrations: export FORETRACE_SCREENSHOTS ?= screenshots
 test-integrations: .venv/integrations .venv/harbor/installed .venv/inspect/installed .venv/browser
-	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -n 3 --dist loadfile --reruns 1 \
-		-m "integration or slow or hypothesis" tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(HEAVY) || $(BIN)/python -m pytest $(AGAIN) $(HEAVY)
 	.venv/inspect/bin/python -m pytest -m integration tests/integrations/test_inspect_ai.py
 
 .venv/bin/python:

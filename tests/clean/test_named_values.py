@@ -156,10 +156,10 @@ def test_each_place_is_seen_by_the_rough_look() -> None:
     "part", ["unzip -P ", "keytool -pass", "net user ", "snmpget -A ", "password ", "auth=('", "jwt.sign(", "login: a "]
 )
 def test_no_text_is_slow_to_look_through(part: str) -> None:
-    text = part * (200_000 // len(part)) + "\nunzip -P a1b2c3d!x9 f"
+    text = part * (100_000 // len(part)) + "\nunzip -P a1b2c3d!x9 f"
     start = time.process_time()
     assert "a1b2c3d!x9" in [value for *_, value in find_named_values(text, lambda: None)]
-    assert time.process_time() - start < 5  # it takes .2 s
+    assert time.process_time() - start < 3  # it takes .1 s
 
 
 SETTINGS = [

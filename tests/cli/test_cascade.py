@@ -17,6 +17,7 @@ from foretrace.core.references import ScoreRow
 from foretrace.core.store import write_traces
 
 
+@pytest.mark.slow
 def test_score_shows_the_cascade_beside_the_references(run: Run, tmp_path: Path) -> None:
     write_traces(corpus(8), tmp_path / "t")
     build(tmp_path / "t", out=tmp_path / "d", split=(0.5, 0.0, 0.5), statistical_gates=False)

@@ -54,6 +54,7 @@ def ids(traces: Path) -> dict[str, str]:
     return dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_it_generates_failures_and_recoveries(made: Made) -> None:
     report = made.json["generate"]
     assert (report["done"], report["stored"], report["remaining"], report["errors"]) == (20, 20, 0, {})
@@ -63,6 +64,7 @@ def test_it_generates_failures_and_recoveries(made: Made) -> None:
     assert len({t.task.id for t in generated}) == 10
 
 
+@pytest.mark.slow
 def test_both_kinds_of_traces_are_labelled_and_built(made: Made) -> None:
     assert sum(c["traces"] for c in made.json["import"].values()) == 69
     assert made.json["labels"]["traces"] == made.json["manifest"]["counts"]["traces"] == 89
@@ -72,6 +74,7 @@ def test_both_kinds_of_traces_are_labelled_and_built(made: Made) -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_ceiling_and_a_score(made: Made, run: Run) -> None:
     """The ceiling is that of the generated traces alone, since the samples have no times; the scores are what `score`
     says of the files that are left there."""
@@ -86,6 +89,7 @@ def test_it_ends_with_a_ceiling_and_a_score(made: Made, run: Run) -> None:
     assert best["metric"] == "type_accuracy" and best["value"] > 0.6 > 0.4 > worst["value"]
 
 
+@pytest.mark.slow
 def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
     assert made.json["demonstration"] == DEMONSTRATION
     assert DEMONSTRATION in (made.out / "dataset/README.md").read_text()
@@ -186,6 +190,7 @@ def demo_traces(made: Made, tmp_path: Path) -> Path:
     return tmp_path / "demo-traces"
 
 
+@pytest.mark.slow
 def test_build_refuses_it_before_anything_is_imported(run: Run, demo_traces: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [chat_row(n) for n in range(5)])
     done = run("build", demo_traces, f"chat={rows}", "--out", tmp_path / "out")
@@ -195,6 +200,7 @@ def test_build_refuses_it_before_anything_is_imported(run: Run, demo_traces: Pat
     assert not list(tmp_path.glob("out*"))
 
 
+@pytest.mark.slow
 def test_build_allowed_says_so(run: Run, demo_traces: Path, tmp_path: Path) -> None:
     said = DEMONSTRATION.replace("89", "20")
     done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo")
@@ -204,6 +210,7 @@ def test_build_allowed_says_so(run: Run, demo_traces: Path, tmp_path: Path) -> N
     assert done.json["demonstration"] == said and done.json["manifest"]["settings"]["allow_demo"] is True
 
 
+@pytest.mark.slow
 def test_a_demonstration_is_not_built_to_be_pushed(run: Run, demo_traces: Path, tmp_path: Path) -> None:
     done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo", "--push", "org")
     assert (done.code, done.out) == (2, "") and "--push" in done.err and not (tmp_path / "out").exists()

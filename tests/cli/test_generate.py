@@ -330,6 +330,7 @@ class Mine:
 """
 
 
+@pytest.mark.slow
 def test_a_predictor_and_a_model_may_guess_with_a_dataset(
     run: Run, setting: list[str], sample_dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

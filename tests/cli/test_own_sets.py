@@ -62,7 +62,8 @@ def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
     runner.run(box.close())
 
 
-@pytest.mark.parametrize("name", [pytest.param("mbpp_like", marks=pytest.mark.slow), "programs"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mbpp_like", "programs"])
 def test_right_answers_pass_and_wrong_ones_fail(
     name: str, runner: asyncio.Runner, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
@@ -94,7 +95,8 @@ def test_right_answers_pass_and_wrong_ones_fail(
     assert len(problems) >= (20 if name == "mbpp_like" else 10)
 
 
-@pytest.mark.parametrize("name", [pytest.param("mbpp_like", marks=pytest.mark.slow), "programs"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mbpp_like", "programs"])
 def test_the_check_of_the_set_says_how_it_is_judged(name: str, tmp_path: Path, run: Run) -> None:
     kind, path = write_set(tmp_path, name)
     result = run("problems", "check", kind, "--path", path, "--json", "--quiet")

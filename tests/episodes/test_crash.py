@@ -140,6 +140,7 @@ def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str], fork: C
     assert 0 < len(ids(out)) < PROBLEMS * SAMPLES
 
 
+@pytest.mark.slow
 def test_control_c_seals_and_the_same_command_goes_on(tmp_path: Path, command: list[str]) -> None:
     """The server answers no more, from when a few attempts are done until after the interrupt."""
 

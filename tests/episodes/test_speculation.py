@@ -187,8 +187,10 @@ def guess_some(traces: Sequence[Trace]) -> RecordedGuesses:
     return RecordedGuesses("some", rows)
 
 
-@pytest.mark.parametrize("samples", [2, pytest.param(34, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("protocol", "samples"),
+    [("tools", 2), ("interleaved", 2), *(pytest.param(name, 34, marks=pytest.mark.slow) for name in PROTOCOLS)],
+)
 def test_traces_are_the_same_with_and_without_speculation(
     ground: Ground, tmp_path: Path, protocol: str, samples: int
 ) -> None:
@@ -287,7 +289,7 @@ def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path
 @pytest.mark.parametrize(
     ("protocol", "tool", "reply"),
     [
-        ("interleaved_tools", "python", "<code>\nx = 1\n</code>"),
+        pytest.param("interleaved_tools", "python", "<code>\nx = 1\n</code>", marks=pytest.mark.slow),
         ("tools", "run_tests", "<code>\ndef plus(x):\n    return x\n</code>"),
     ],
 )
@@ -332,7 +334,10 @@ SITUATION = Situation("k", (), ())
 RAISES = "def plus(x):\n    return x / 0\nplus(1)\n"
 
 
-@pytest.mark.parametrize("first", ["<code>\nassert False\n</code>", "<verify>\nassert False\n</verify>"])
+@pytest.mark.parametrize(
+    "first",
+    ["<code>\nassert False\n</code>", pytest.param("<verify>\nassert False\n</verify>", marks=pytest.mark.slow)],
+)
 def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp_path: Path, first: str) -> None:
     replies = ("<code>\nx = 1\n</code>", f"{first}<code>\n{RAISES}</code>", "<verify></verify>")
 

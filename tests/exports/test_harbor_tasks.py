@@ -102,6 +102,7 @@ def test_tasks_are_read_back_as_they_were(tmp_path: Path) -> None:
         load_problems(f"harbor:{edited.parent}", None, None)
 
 
+@pytest.mark.slow
 def test_test_sh_passes_references_and_nothing_else(tmp_path: Path) -> None:
     export("builtin", format="harbor-tasks", out=tmp_path / "tasks")
     builtin = load_problems("builtin", None, None)

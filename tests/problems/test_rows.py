@@ -179,6 +179,7 @@ for row in read_problem_rows(None, Hub("owner/name", "test")):
 """
 
 
+@pytest.mark.slow
 def test_the_hub_is_streamed(tmp_path: Path) -> None:
     with FakeHub() as hub:
         repo = hub.create("owner/name")

@@ -90,7 +90,9 @@ def sampled_text(message: Message) -> str:
     return text
 
 
-@pytest.mark.parametrize("protocol", [pytest.param("tools", marks=pytest.mark.slow), "interleaved_tools", "inline"])
+@pytest.mark.parametrize(
+    "protocol", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("tools", "interleaved_tools")), "inline"]
+)
 def test_the_model_s_tokens_are_all_that_is_trained_on(rollouts: Any, protocol: str):
     count = Counting(SERVED)
     prompts = prompts_of("builtin", protocol)[:3] * 2
