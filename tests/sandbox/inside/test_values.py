@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -236,3 +238,15 @@ def test_values_are_shown_alike_in_few_characters() -> None:
     assert show_value(OpaqueValue("Stack")) == "<Stack object>"
     assert len(show_value("x" * 10**6)) == 500 and show_value([0] * 10**6).endswith("...")
     assert show_value({frozenset({n}) for n in range(5000)}) == "{<5000 members>}"
+
+
+def test_a_deep_value_is_read_far_down_in_a_recursion() -> None:
+    deep: Any = 1
+    for _ in range(MAX_DEPTH - 10):
+        deep = [deep]
+
+    def recurse(frames: int) -> Any:
+        return encode(deep, LIMIT) if frames == 0 else recurse(frames - 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(recurse, 450).result()[0] == "l"

@@ -81,6 +81,14 @@ def test_nothing_passes_that_was_not_computed(judged: Judge, name: str) -> None:
         assert not any(outcome(split)), split
 
 
+@pytest.mark.parametrize("members", ["x > 2", "None", "(None,)"])
+def test_sets_that_leave_little_to_ask_for_are_no_way_through(judged: Judge, members: str) -> None:
+    """The object equals each set; there is no third member for {True, False}, and one of None's decoys has no hash."""
+    equal = "class A:\n  __eq__ = lambda s, o: isinstance(o, set)\n  __hash__ = None\ndef f(x): return A()"
+    verdict = judged(equal, f"data = [1, 2, 3]; want = {{{members} for x in data}}; assert f(data) == want")
+    assert not verdict.passed and verdict.ending == "ok"
+
+
 @pytest.mark.parametrize("name", ["many answers", "early answers", "trailing bytes", "no json"])
 def test_a_process_that_breaks_the_protocol_is_believed_in_nothing(judged: Judge, name: str) -> None:
     for tests in (["assert f(1) == 7", "assert f(2) == 14"], [LOOP]):

@@ -282,11 +282,12 @@ def vary(value: Any, random: Any) -> Any:
         return kind([*items, vary(items[-1], random) if items else random.randrange(100)])
     if kind in (set, frozenset):
         items = list(value)
-        for _ in range(20):  # there may be no other, as for {True, False}
-            other = vary(random.choice(items), random) if items else random.randrange(1000)
-            if type(other) is not list and other not in value:
-                return kind([*items, other])
-        raise NoDecoyError
+        for _ in range(20):
+            with contextlib.suppress(TypeError):  # a list that stands for None
+                other = vary(random.choice(items), random) if items else random.randrange(1000)
+                if other not in value:
+                    return kind([*items, other])
+        return kind(items[1:])  # there may be no other, as for {True, False}
     if kind is dict:
         key = random.choice(list(value)) if value else random.randrange(100)
         return {**value, key: vary(value[key], random) if value else 1}

@@ -180,15 +180,23 @@ class Encoder:
         return ["x", name, text]
 
     def _walk_container(self, value: Any, kind: type, depth: int) -> Any:
+        # Loops: a comprehension would be another frame for each level of a value, and its recursion is limited.
         walk = self.walk
         if kind in _DICTS:
             self.pay(2 * len(value))
-            return ["d", *[walk(part, depth) for pair in dict.items(value) for part in pair]]
+            out: list[Any] = ["d"]
+            for pair in dict.items(value):
+                for part in pair:
+                    out.append(walk(part, depth))
+            return out
         self.pay(len(value))
+        out = [_TAGS[kind]]
         if len(value) >= _MANY and set(map(type, value)) == {int} and min(value) > _LOW and max(value) < _HIGH:
             self.pay(len(value) * len(str(max(max(value), -min(value)))))
-            return [_TAGS[kind], *value]
-        return [_TAGS[kind], *[walk(item, depth) for item in value]]
+            return [*out, *value]
+        for item in value:
+            out.append(walk(item, depth))
+        return out
 
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
         if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple equals a tuple
