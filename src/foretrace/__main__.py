@@ -7,9 +7,14 @@ import sys
 
 def main() -> None:
     """Run the command, and end this process with its exit code."""
-    from foretrace.cli.main import main as run  # here: worker processes import this module again, and run no command
+    try:
+        from foretrace.cli.main import main as run  # here: worker processes import this module, and run no command
 
-    sys.exit(run())
+        code = run()
+    except KeyboardInterrupt:  # before the command began
+        print("foretrace: interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

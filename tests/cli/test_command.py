@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import click
 import msgspec
 import pytest
 
-import foretrace
+import foretrace.__main__
 from cli.conftest import Run, write_rows
 from foretrace.cli.main import app
 from foretrace.cli.options import FLAGS, write_flag
@@ -91,6 +92,15 @@ def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
     assert said == [err.splitlines()[-1]]
     assert "nothing is kept" in said[0]
     assert "Traceback" not in err
+
+
+def test_an_interrupt_while_the_library_loads_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("foretrace.cli.main.main", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(SystemExit, match="130"):
+        foretrace.__main__.main()
+    assert capsys.readouterr().err == "foretrace: interrupted\n"
 
 
 def test_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:

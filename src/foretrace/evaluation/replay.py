@@ -200,8 +200,9 @@ class Replay:
         return [(GuessedCall(step.tool_s if s is None else s, (position,)), "") for position, s in own]
 
     def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[tuple[GuessedCall, str]]:
-        """The distinct calls of the guesses that may be launched, the best first, each with the calls whose median its
-        seconds are (`_MEDIANS`), if they are one. A guess is launched only if all its calls are safe."""
+        """The distinct calls of the guesses that may be launched, the best first, each with the key in `_MEDIANS`
+        of the median that its seconds come from, or an empty text. A guess is only launched if all its calls are
+        safe."""
         calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
         for guess in step.guesses:
             if guess.effect in self._safe and self._reaches(guess, threshold):

@@ -67,10 +67,12 @@ def read_usage(
     held: Any, prompt: str = "prompt_tokens", completion: str = "completion_tokens", *cached: str
 ) -> Usage | None:
     """The token counts under two names; `None` if there is neither. Counts under `cached` are added to the prompt's."""
-    asked, said = as_count(get_value(held, prompt)), as_count(get_value(held, completion))
-    if asked is not None:
-        asked += sum(as_count(get_value(held, name)) or 0 for name in cached)
-    return None if asked is said is None else Usage(prompt_tokens=asked, completion_tokens=said)
+    prompt_tokens, completion_tokens = as_count(get_value(held, prompt)), as_count(get_value(held, completion))
+    if prompt_tokens is None and completion_tokens is None:
+        return None
+    if prompt_tokens is not None:
+        prompt_tokens += sum(as_count(get_value(held, name)) or 0 for name in cached)
+    return Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
 
 def finish_trace(

@@ -360,8 +360,9 @@ def _find_text(row: Row) -> FoundTurns | None:
     for column, value in row.items():
         if not isinstance(value, str):
             continue
-        rendered = split_template(value)
-        turns, what = rendered or _split_transcript(value), "text of a chat template" if rendered else "transcript"
+        turns, what = split_template(value), "text of a chat template"
+        if not turns:
+            turns, what = _split_transcript(value), "transcript"
         if {"user", "assistant"} <= {get_role(turn) for turn in turns}:
             found.append(FoundTurns([*enumerate(turns)], frozenset({column}), f"column {column} is a {what}"))
     return found[0] if len(found) == 1 else None  # of two, one may be the rejected reply

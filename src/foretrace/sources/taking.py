@@ -115,8 +115,11 @@ class Taker:
         return note(done=is_whole)
 
     def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | TraceCounts | None:
-        """Add a trace, or count why it was not added; returns why it was dropped, or the counts of the trace that it
-        replaced, or that it is equal to, if that trace is from this import.
+        """Add a trace, or count why it was not added.
+
+        Returns:
+            Why it was dropped; or the counts of the trace that it replaced or is equal to, if that one is from this
+                import; else `None`.
 
         Args:
             where: Its place, for an example in the report.

@@ -113,6 +113,8 @@ def test_a_file_that_is_no_script(tmp_path: Path, content: str | None, words: st
         path.write_bytes(content.encode("latin-1"))
     with pytest.raises(UsageError, match=words):
         make_model(f"scripted:{path}")
+    with pytest.raises(UsageError, match="scripted:FILE"):
+        make_model("scripted")
 
 
 def test_names_of_models() -> None:

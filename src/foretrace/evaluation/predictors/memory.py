@@ -57,6 +57,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._tools: tuple[str, ...] = ()
+        self._known_tools = frozenset[str]()
         self._book = TemplateBook(())
         self._types = Regression()
         self._ranker: Any = None
@@ -64,7 +65,8 @@ class Memory:
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Learn the templates, and fit the ranker on folds of the rows."""
         self._tools = tuple(list_tools(rows))
-        counted = [_count_row(row, read_prompt(row.prompt, self._tools), self._tools) for row in rows]
+        self._known_tools = frozenset(self._tools)
+        counted = [_count_row(row, read_prompt(row.prompt, self._known_tools), self._tools) for row in rows]
         folds = _assign_folds(rows)
         self._types = Regression()
         self._types.fit(rows)
@@ -77,7 +79,7 @@ class Memory:
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
             self._book = TemplateBook(others or counted)
             for at in (at for at in chosen if folds[at] == fold):
-                view, target = read_prompt(rows[at].prompt, self._tools), _find_target(rows[at])
+                view, target = read_prompt(rows[at].prompt, self._known_tools), _find_target(rows[at])
                 candidates, made = self._describe(view, held_out[at] or self._types.measure_types(view))
                 if candidates:
                     features.append(made)
@@ -89,7 +91,7 @@ class Memory:
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The most likely calls."""
-        view = read_prompt(prompt, self._tools)
+        view = read_prompt(prompt, self._known_tools)
         candidates, features = self._describe(view, self._types.measure_types(view))
         if not candidates:
             return []

@@ -153,6 +153,8 @@ class Scripted(ClosingModel):
 
 def read_scripts(path: Path) -> list[Script]:
     """Scripts of a JSONL file, one episode per line: a list of texts, `{"text": ...}` for one turn, or a `Script`."""
+    if path == Path():
+        raise UsageError("a scripted model replays a file: name it, as scripted:FILE")
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
