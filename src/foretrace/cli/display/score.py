@@ -149,7 +149,8 @@ def _describe_calibration(calibration: Calibration) -> str:
     if best is None:
         risk = write_share(calibration.coverage[-1].risk)
         return f"{text}; even of the most confident guesses {risk} or more are wrong"
-    return f"{text}; of the most confident {write_share(best.coverage)}, at most {write_share(best.risk)} are wrong"
+    share = f"{write_share(best.coverage)} of {calibration.n:,} guesses"
+    return f"{text}; of the most confident {share}, at most {write_share(best.risk)} are wrong"
 
 
 def _show_records(output: Output, title: str, rows: Sequence[msgspec.Struct], most: int | None) -> None:
