@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from foretrace.sandbox.base import SandboxSettings
-from foretrace.sandbox.local import LocalSandbox
-from protocols.play import Stage
+from protocols.play import Stage, open_sandbox
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with asyncio.Runner() as runner:
-        sandbox = LocalSandbox(SandboxSettings(workers=1))
-        yield Stage(runner, sandbox)
-        runner.run(sandbox.close())
+    with open_sandbox(1) as opened:
+        yield Stage(*opened)

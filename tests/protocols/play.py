@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from foretrace.actions.label_steps import label_trace
@@ -15,6 +16,7 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol, Result
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 SECRET = "7350914"
@@ -44,6 +46,15 @@ TWICE = Problem(
 )
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = "def add(a, b):\n    return a + b\n"
+
+
+@contextlib.contextmanager
+def open_sandbox(workers: int) -> Iterator[tuple[asyncio.Runner, LocalSandbox]]:
+    """A loop, and a sandbox that is closed in it after the block."""
+    with asyncio.Runner() as runner:
+        sandbox = LocalSandbox(SandboxSettings(workers=workers))
+        yield runner, sandbox
+        runner.run(sandbox.close())
 
 
 class Stage:
