@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
+from foretrace.registry import is_own_source
 from foretrace.rows.base import Drop, RawRow, RowRef
 from foretrace.rows.head import read_head
 from foretrace.sources.base import FileSource
@@ -145,3 +146,9 @@ def test_a_plugin_may_do_anything(tmp_path: Path) -> None:
     assert report.traces == 1 and report.drops == {"internal_error": 4}
     assert len(list(read_traces(tmp_path / "out"))) == 1
     assert json.dumps(report.examples)
+
+
+def test_code_from_outside_is_told_by_its_name() -> None:
+    """Only then may it need pandas, which a small process does without."""
+    own = ["chat", "swe_smith:xml", "auto"]
+    assert [name for name in [*own, "mine:Source", "my.sources:chat", "unknown"] if is_own_source(name)] == own
