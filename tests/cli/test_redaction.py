@@ -135,7 +135,7 @@ def test_push_refuses_secrets_and_says_where(run: Run, tmp_path: Path) -> None:
     (dataset / "manifest.json").write_text(json.dumps(manifest))
     refused = run("push", dataset, "--org", "acme", "--dry-run")
     assert refused.code == 1 and SECRET not in refused.err
-    assert "1 github_token; first in proposer/train-00000-of-00001.parquet key k7 step 3" in refused.err
+    assert "1 github_token; first in proposer/train-00000-of-00001.parquet row 0 (key k7)" in refused.err
 
 
 def test_a_session_that_goes_on_takes_the_place_of_the_stored_one(

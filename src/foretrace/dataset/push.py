@@ -292,19 +292,22 @@ def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
 
 
 def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, str]]]:
-    """Places and texts of a file in batches: of a Parquet file whose rows have a key and a step, or of a text file."""
+    """Places and texts of a file in batches: of a Parquet file whose rows have a key, or of a text file."""
     if isinstance(content, bytes):
         yield [(name, content.decode("utf-8", "replace"))]
         return
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(content) as file:
+        first = 0
         json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
             rows: list[dict[str, Any]] = batch.to_pylist()
             for row in rows:  # JSON is searched as written, with its names, and as unescaped texts
                 row["decoded"] = [msgspec.json.decode(text) for column in json_columns for text in row[column] or ()]
-            yield [(f"{name} key {r.get('key')} step {r.get('step')}", text) for r in rows for text in _list_texts(r)]
+            places = (f"{name} row {number} (key {row.get('key')})" for number, row in enumerate(rows, first))
+            yield [(place, text) for place, row in zip(places, rows, strict=True) for text in _list_texts(row)]
+            first += len(rows)
 
 
 def _list_texts(value: Any) -> Iterator[str]:

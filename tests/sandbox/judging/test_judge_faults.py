@@ -146,6 +146,35 @@ def test_who_waits_for_ever_waits_no_longer_than_the_code_may_take(judged: Judge
     assert time.monotonic() - began < 0.5 * 5 + 1  # it was more than that and three seconds
 
 
+@pytest.mark.parametrize("end", ["import os; os._exit(0)", "while True: pass", "import ctypes; ctypes.string_at(0)"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def check(candidate):\n    for n in (1, 2):\n        assert candidate(n) == n",
+        "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_f(n):\n    assert f(n) == n",
+        "def check(candidate):\n  for n in (1, 2):\n    try: assert candidate(n) == n\n    except BaseException: pass",
+    ],
+    ids=["loop", "parametrize", "caught"],
+)
+def test_who_is_right_once_and_ends_the_process_has_not_passed(judged: Judge, test: str, end: str) -> None:
+    assert judged("def f(n): return n", test).integrity == "calls"
+    verdict = judged(f"def f(n):\n    if n == 1: return n\n    {end}", test, wall_s=0.5)
+    assert verdict.integrity == "calls" and not verdict.passed
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["def f(a):\n    a.sort()\n    return a", "def f(a): return (n for n in sorted(a))"],
+    ids=["sorts", "yields"],
+)
+def test_who_catches_that_objects_are_needed_is_judged_together(judged: Judge, code: str) -> None:
+    """unittest catches whatever a test raises."""
+    test = "import unittest\nclass TestF(unittest.TestCase):\n    def test(self):\n        {}(list(f([2, 1])), [1, 2])"
+    verdict = judged(code, test.format("self.assertEqual"))
+    assert verdict.passed and verdict.integrity == "together"
+    assert not judged(code, test.format("self.assertNotEqual")).passed
+
+
 def test_many_verdicts_leave_nothing(box: Box) -> None:
     async def many() -> list[Verdict]:
         return await asyncio.gather(

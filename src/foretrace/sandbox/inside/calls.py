@@ -85,6 +85,8 @@ class Caller:
         """Functions that the other side may call, by number."""
         self.exited = False
         """Whether the other side raised an exception that exits a process, such as SystemExit."""
+        self.not_plain: NotPlainError | None = None
+        """Raised by a call; the code that made the call may have caught it, as unittest does."""
 
     def encode(self, value: Any) -> Any:
         """Encode a value for the other side; raises NotPlainError if it cannot be transferred."""
@@ -106,7 +108,11 @@ class Caller:
         """A function that calls the function of this number on the other side."""
 
         def call(*args: Any, **named: Any) -> Any:
-            return self._call(number, args, named)
+            try:
+                return self._call(number, args, named)
+            except NotPlainError as error:
+                self.not_plain = error
+                raise
 
         call.__name__ = call.__qualname__ = name
         call.__dict__.update(is_remote=True, number=number)

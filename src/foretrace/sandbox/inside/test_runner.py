@@ -161,6 +161,8 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     recorder = Recorder(request, together=False)
 
     def report(number: int, problem: dict[str, Any] | None) -> None:
+        if caller.not_plain is not None:
+            raise caller.not_plain
         channel.send(["test", number, recorder.take(), problem, []])
 
     try:

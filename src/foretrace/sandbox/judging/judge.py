@@ -1,8 +1,8 @@
 """Judges code against tests, in the form that was planned for them.
 
-A test with a right answer stays passed if the answer's process fails afterwards (it exits, is killed, or runs out of
-time), since the value was right. Nothing counts from a process that breaks the protocol. All processes of a verdict
-together have the time of one run.
+A test that has passed stays passed if the answer's process fails after its end (it exits, is killed, or runs out of
+time). Nothing counts from a process that breaks the protocol. All processes of a verdict together have the time of one
+run.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ async def _forward_calls(tests: ChildChannel, answer: ChildChannel, report: Test
             if gone and message[0] not in ("other", "broken"):
                 return ["gone"]
             return message[:2] if message[0] == "other" else list(message)
-        report.take(message[1], message[2], message[3], tests.elapsed - before)
+        report.take(message[1], message[2], message[3], tests.elapsed - before, answer_gone=gone)
         before = tests.elapsed
     return ["gone"] if gone else [None]
 
