@@ -83,9 +83,10 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
             }
         )
     columns = [name for name in rows[0] if any(row[name] is not None for row in shown)]
-    output.print_table([name.replace("_", " ") for name in columns], [[row[name] for name in columns] for row in shown])
+    cells = [[row[name] for name in columns] for row in shown]
+    output.print_table([name.replace("_", " ") for name in columns], cells, whole=True)
     if total > len(rows):
-        output.note(f"{len(rows)} of {total:,} traces; --all lists them all")
+        output.note(f"{len(rows)} of {total:,} traces, the first by task; --all lists them all")
 
 
 def show_export(output: Output, report: ExportReport) -> None:
