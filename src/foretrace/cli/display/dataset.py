@@ -139,6 +139,9 @@ def show_pushed(output: Output, pushed: PushReport) -> None:
         what = "is there already" if one.skipped else "would push" if one.commit is None else "pushed"
         rows.append((one.url, one.rows, len(one.files), one.bytes, what))
     output.print_table(("repository", "rows", "files", "bytes", "what"), rows)
+    if any(one.commit is None for one in pushed):
+        visibility = "private" if pushed[0].private else "public, unless its owner's settings on the Hub say private"
+        output.print(f"a repository that is not there yet would be {visibility}")
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:
