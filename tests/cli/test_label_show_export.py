@@ -41,6 +41,7 @@ COLUMNS = [
 def test_labels_hold_every_step(run: Run, traces: Path, tmp_path: Path) -> None:
     result = run("label", traces, "--out", tmp_path / "l.parquet")
     assert result.code == 0
+    assert "assistant messages  12\n" in result.out
     names = [line.split()[0] for line in result.out.splitlines()[1:10]]
     assert names == [str(action) for action in ActionType]
     table = pq.read_table(tmp_path / "l.parquet")

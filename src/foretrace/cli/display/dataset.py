@@ -47,7 +47,8 @@ def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -
         output.print()
         output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
     filters: dict[str, dict[str, Any]] = manifest.get("filters", {})
-    _show_counts(output, "counts", manifest.get("counts", {}))
+    counts: dict[str, Any] = manifest.get("counts", {})
+    _show_counts(output, "counts", {"assistant messages" if k == "steps" else k: v for k, v in counts.items()})
     for kind in ("tasks", "attempts"):
         figures: dict[str, Any] = filters.get("copies", {}).get(kind, {"copies": 0})
         if figures["copies"]:
@@ -116,6 +117,7 @@ def show_labels(output: Output, report: LabelReport) -> None:
         ("traces", report.traces),
         ("steps", report.steps),
         ("not a step", report.nonsteps),
+        ("assistant messages", report.steps + report.nonsteps),
     ]
     fields += [(f"flagged {rule}", count) for rule, count in report.flags.items()]
     if report.corrections is not None:
