@@ -16,7 +16,7 @@ import msgspec
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import TooSlowError
 from foretrace.core.digest import digest
-from foretrace.core.errors import PredictionError, PushError, Setting, UsageError, find_first_line
+from foretrace.core.errors import PredictionError, PushError, Setting, UsageError, count_things, find_first_line
 from foretrace.core.files import compute_sha256
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
@@ -96,7 +96,8 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
         return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.contents.values())
 
     def __str__(self) -> str:
-        return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
+        files, rows = count_things(len(self.contents), "file"), count_things(self.rows, "row")
+        return f"{files}, {rows}, {self.bytes:,} bytes to {self.repo_id}"
 
     def make_report(
         self, endpoint: str, revision: str | None, commit: str | None, *, skipped: bool = False
@@ -378,7 +379,10 @@ class _Hub:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id
-        settings: dict[str, Any] = {"repo_type": "dataset", "commit_message": f"Push {plan.rows} rows with foretrace"}
+        settings: dict[str, Any] = {
+            "repo_type": "dataset",
+            "commit_message": f"Push {count_things(plan.rows, 'row')} with foretrace",
+        }
         self._report(f"pushing {plan}")
         configs = "|".join(map(re.escape, plan.configs))
 

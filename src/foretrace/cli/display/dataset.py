@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output
+from foretrace.core.errors import count_things
 from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -
         output.print_table(("difficulty", "what a shallow reader gets right"), difficulty)
     if mistakes := manifest.get("mistakes"):
         output.print()
-        output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
+        output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {count_things(mistakes['pairs'], 'pair')}")
     filters: dict[str, dict[str, Any]] = manifest.get("filters", {})
     counts: dict[str, Any] = manifest.get("counts", {})
     _show_counts(output, "counts", {"assistant messages" if k == "steps" else k: v for k, v in counts.items()})
@@ -125,7 +126,7 @@ def show_labels(output: Output, report: LabelReport) -> None:
     if report.out is not None:
         fields.append(("labels", describe_output(report.out, report.replaced)))
     if report.review is not None:
-        fields.append(("to review", f"{report.review_steps:,} steps in {report.review}"))
+        fields.append(("to review", f"{count_things(report.review_steps, 'step')} in {report.review}"))
     output.print_fields(fields)
     for warning in report.corrections.warnings if report.corrections is not None else ():
         output.warn(f"warning: {warning}", "yellow")
