@@ -20,7 +20,15 @@ from typing import Any, Literal, NamedTuple, cast
 
 from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, SourceError, UsageError, count_things
 from foretrace.core.places import find_address
-from foretrace.core.plugins import BUILT_IN, check_arguments, check_members, load_plugin, make_plugin, plugin_names
+from foretrace.core.plugins import (
+    BUILT_IN,
+    check_arguments,
+    check_members,
+    load_plugin,
+    make_plugin,
+    plugin_names,
+    suggest_name,
+)
 from foretrace.core.problem import Problem
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.evaluation.predictors.base import Predictor
@@ -57,7 +65,8 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
     attribute, _, rest = name.partition(":")
     if attribute.isidentifier() and all(part.isidentifier() for part in kind.split(".")) and attribute[0].isupper():
         return f"{kind}:{attribute}", rest
-    raise UsageError(f"unknown model {spec!r}: give KIND:NAME, with one of {', '.join(sorted(kinds))}")
+    near = suggest_name(kind, kinds)
+    raise UsageError(f"unknown model {spec!r}{near}: give KIND:NAME, with one of {', '.join(sorted(kinds))}")
 
 
 def make_model(spec: str, server: Server | None = None) -> ChatModel:
@@ -230,8 +239,10 @@ def is_path(text: str) -> bool:
 
 def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
     """The source with this name and these options."""
-    if ":" not in name and name not in plugin_names("source"):
-        raise UsageError(f"{name}: no such file or source; the command `sources` lists the sources")
+    known = plugin_names("source")
+    if ":" not in name and name not in known:
+        near = suggest_name(name, known)
+        raise UsageError(f"{name}: no such file or source{near or '; the command `sources` lists the sources'}")
     plugin = load_plugin("source", name)
     given = {k: v for k, v in (options or {}).items() if v}
     known = inspect.signature(plugin).parameters if isinstance(plugin, type) else {}

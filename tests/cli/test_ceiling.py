@@ -53,6 +53,7 @@ def test_json_has_all(run: Run, timed: Path) -> None:
     assert (found["wall_s"], found["model_s"], found["tool_s"], found["eligible_s"]) == (56.0, 38.0, 18.0, 4.0)
     assert found["oracle"]["saved_s"] == found["ahead"]["2"]["saved_s"] == 4.0
     assert found["oracle"]["share"] == pytest.approx(4 / 56) and found["coverage"] == pytest.approx(10 / 14)
+    assert found["name"] == "all"
     assert [row["name"] for row in found["tools"]] == ["read_file", "bash: pytest", "write_file"]
     report = foretrace.ceiling(timed)
     assert report.oracle.saved_s == 4.0 == foretrace.ceiling(foretrace.read_traces(timed)).oracle.saved_s

@@ -28,7 +28,7 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
         "  command: pytest -q  unsafe          1       1  sandbox_exec 1",
         "write_file            idempotent      1       1  local_write 1",
         "",
-        "4 calls of 1 traces: 3 tools, 3 patterns",
+        "4 calls of 1 trace: 3 tools, 3 patterns",
         f"file: {out}",
     ]
     written = json.loads(out.read_text())

@@ -46,6 +46,8 @@ def test_unknown_outcomes_come_with_a_hint(run: Run, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "more.jsonl", [*map(chat_row, range(3)), {**chat_row(3), "resolved": True}])
     result = run("import", "chat", rows, "--out", tmp_path / "more")
     assert "3 of 4 traces do not say whether the attempt succeeded" in result.err
+    result = run("import", "chat", file, "--out", tmp_path / "named", "--map", "success=nope")
+    assert "there is no column nope" in result.err and "--map success=COLUMN" not in result.err
 
 
 def test_calls_with_broken_arguments_are_counted(run: Run, tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
 from cli.conftest import Run, call, chat_row, write_rows
 from foretrace.actions.taxonomy import ActionType
+from foretrace.cli.output import Output
 from foretrace.core.files import only_writer
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Parent, Provenance, Task, ToolCall, Trace
@@ -38,6 +41,7 @@ COLUMNS = [
 def test_labels_hold_every_step(run: Run, traces: Path, tmp_path: Path) -> None:
     result = run("label", traces, "--out", tmp_path / "l.parquet")
     assert result.code == 0
+    assert "assistant messages  12\n" in result.out
     names = [line.split()[0] for line in result.out.splitlines()[1:10]]
     assert names == [str(action) for action in ActionType]
     table = pq.read_table(tmp_path / "l.parquet")
@@ -128,6 +132,34 @@ def test_list_is_cut_unless_all(run: Run, tmp_path: Path) -> None:
     assert len(cut.out.splitlines()) == 51
     assert "50 of 53" in cut.err
     assert len(run("show", tmp_path / "t", "--all").out.splitlines()) == 54
+
+
+def test_list_is_by_date(run: Run, tmp_path: Path) -> None:
+    days = {"a": None, "b": "2026-01-03", "c": "2026-01-01", "d": "2026-01-02"}
+    origin = Provenance(origin="imported", source="made")
+    said = Message(role="assistant", author="model", content="Hello.")
+    traces = [
+        Trace(
+            key=key,
+            task=Task(id=key, group=key),
+            provenance=origin,
+            messages=(msgspec.structs.replace(said, started=day and f"{day}T00:00:00+00:00"),),
+        )
+        for key, day in days.items()
+    ]
+    write_traces(traces, tmp_path / "t")
+    assert [row["key"] for row in run("show", tmp_path / "t", "--json").json["shown"]] == ["a", "c", "d", "b"]
+
+
+def test_a_key_is_whole_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = ["x@" + "k" * 60, "2026-01-01", None]
+    for columns, written in (("40", f"{row[0]}\n  date 2026-01-01\n"), ("90", f"{row[0]}  2026-01-01  -")):
+        monkeypatch.setenv("COLUMNS", columns)
+        Output(stream=terminal).print_table(("key", "date", "model"), [row], whole=True)
+        assert written in terminal.getvalue()
 
 
 def test_one_trace(run: Run, traces: Path) -> None:

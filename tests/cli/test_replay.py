@@ -47,7 +47,7 @@ def test_one_sentence_says_what_is_saved(run: Run, timed: Path, guesses: Path) -
         "a perfect predictor would have saved 12 % [12, 12]"
     )
     assert second == (
-        "12 calls were run early: 4 were used, 8 not; 4 guesses were held back as not safe; 12 s of tools "
+        "run early: 12 calls, 4 used, 8 not; held back as not safe: 4 guesses; 12 s of tools "
         "for nothing, 2 s for each second saved"
     )
     assert third == (
@@ -113,7 +113,7 @@ def test_what_does_not_count_is_said(run: Run, timed: Path, tmp_path: Path) -> N
     done = run("replay", timed, "--predictions", tmp_path / "p.jsonl")
     assert (done.code, done.err) == (0, "")
     *_, uncovered, left_out, _, last = done.out.splitlines()
-    assert uncovered == "3 steps of these traces have no prediction: their time counts, and none of it is saved"
+    assert uncovered == "without a prediction: 3 steps of these traces, whose time counts, and none of it is saved"
     assert left_out == (
         "left out: predictions for steps that are not in these traces 1, bad confidence in the predictions 1, torn "
         "last line in the predictions 1"

@@ -12,6 +12,7 @@ import pytest
 import foretrace
 from foretrace.core import plugins
 from foretrace.core.errors import ForetraceWarning, UsageError
+from foretrace.registry import make_model, make_source
 from foretrace.sources.chat import Chat
 
 SRC = Path(foretrace.__file__).parents[1]
@@ -54,6 +55,15 @@ def test_resolve_by_name_or_module_and_class() -> None:
 def test_unknown_plugins_are_named_with_a_remedy(name: str) -> None:
     with pytest.raises(UsageError, match=r"unknown source|cannot load source"):
         plugins.load_plugin("source", name)
+
+
+def test_a_name_like_a_known_one_is_suggested() -> None:
+    with pytest.raises(UsageError, match=r"unknown protocol 'interleavd', did you mean interleaved[?]: choose one of"):
+        plugins.load_plugin("protocol", "interleavd")
+    with pytest.raises(UsageError, match=r"claude: no such file or source, did you mean claude_code[?]$"):
+        make_source("claude")
+    with pytest.raises(UsageError, match=r"unknown model 'olama:x', did you mean ollama[?]"):
+        make_model("olama:x")
 
 
 @pytest.fixture

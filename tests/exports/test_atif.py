@@ -15,7 +15,8 @@ from exports.any_traces import SAID
 from exports.reading import export, read_back
 from exports.test_row_formats import CALL, CALLING, RESULT, SYSTEM, TOOL, USER, make
 from foretrace.core.trace import Parent, Part, Sampled, Trace
-from foretrace.exports.base import Family
+from foretrace.exports.base import Exported, Family
+from foretrace.registry import make_format
 
 
 def hold_harbors_rules(document: dict[str, Any]) -> None:
@@ -56,6 +57,26 @@ def test_a_result_that_comes_late_lies_with_its_call() -> None:
     trace = make(USER, CALLING, SAID, USER, RESULT, SAID)
     steps = json.loads(export("atif", Family(trace)))["steps"]
     assert [len(step.get("observation", {}).get("results", ())) for step in steps] == [0, 1, 0, 0, 0]
+
+
+def test_replies_that_call_before_the_results_come_are_one_step(tmp_path: Path) -> None:
+    other = msgspec.structs.replace(CALL, id="b")
+    calling = msgspec.structs.replace(CALLING, content="", tool_calls=(other,))
+    answer = msgspec.structs.replace(RESULT, tool_call_ids=("b",))
+    trace = make(USER, CALLING, calling, RESULT, answer, CALLING, RESULT)
+    data = export("atif", Family(trace))
+    hold_harbors_rules(json.loads(data))
+    (back,) = read_back("atif", data, tmp_path)
+    made = [[call.id for call in message.tool_calls] or list(message.tool_call_ids) for message in back.messages]
+    assert made == [[], ["a", "b"], ["a"], ["b"], ["a"], ["a"]]
+    assert back.messages[1].content == CALLING.content
+
+
+def test_results_that_lose_their_place_or_their_role_are_counted() -> None:
+    trace = make(RESULT, USER, CALLING, SAID, USER, RESULT, SAID)
+    exported = make_format("atif").write(Family(trace))
+    assert isinstance(exported, Exported)
+    assert (exported.lost["results.role"], exported.lost["results.place"]) == (1, 1)
 
 
 def test_what_is_carried_comes_back(tmp_path: Path) -> None:

@@ -159,18 +159,27 @@ class Output:
         for name, value in fields:
             self.print((name.ljust(width), "dim"), f"  {_cell_text(value)}")
 
-    def print_table(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    def print_table(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, whole: bool = False) -> None:
         """Print a table: fitted to the width of a terminal, and otherwise never cut.
+
+        With `whole`, the first column is to be copied: in a terminal that is too narrow for the table, each row is that
+        cell unbroken, and the others by name below it.
 
         Without a terminal it is padded here: it must not depend on a width, and `show --all` may have 100,000 rows, for
         which `rich`, which measures and wraps each cell, takes a minute.
         """
         numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
         cells = [[escape_control(_cell_text(cell)) for cell in row] for row in rows]
-        if self._out.isatty():
-            self.write(_render_table(headers, cells, numeric))
-            return
         widths = [max(len(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
+        if self._out.isatty():
+            if whole and sum(widths) + 2 * len(widths) > _console(sys.stdout).width:
+                for first, *rest in cells:
+                    named = [f"{name} {cell}" for name, cell in zip(headers[1:], rest, strict=True) if cell != "-"]
+                    self.print((first, "bold"))
+                    self.print((f"  {', '.join(named)}", "dim"))
+            else:
+                self.write(_render_table(headers, cells, numeric))
+            return
         for row in [headers, *cells]:
             padded = [c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)]
             self.write("  ".join(padded).rstrip() + "\n")

@@ -52,9 +52,9 @@ def find_first_line(error: BaseException) -> str:
     return (lines[0].rstrip() if lines else type(error).__name__)[:300]
 
 
-def count_things(count: int, thing: str) -> str:
-    """A number and what is counted: `1 row`, `2,000 rows`."""
-    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+def count_things(count: int, thing: str, things: str | None = None) -> str:
+    """A number and what is counted: `1 row`, `2,000 rows`, `2 guesses` (whose plural is given)."""
+    return f"{count:,} {thing if count == 1 else things or f'{thing}s'}"
 
 
 class UsageError(ForetraceError):

@@ -14,6 +14,8 @@ import inspect
 import os
 import sys
 import warnings
+from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
@@ -112,6 +114,12 @@ def plugin_names(kind: str) -> list[str]:
     return [*BUILT_IN[kind], *sorted(_find_entry_points(kind))]
 
 
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """`, did you mean NAME?` if a known name is like a wrong one; else nothing."""
+    near = get_close_matches(name, known, n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
 def load_plugin(kind: str, name: str) -> Any:
     """The plugin of that name: `PLUGIN` of its module, or the object at `module:Class` or of an entry point."""
     if ":" in name:
@@ -121,8 +129,9 @@ def load_plugin(kind: str, name: str) -> Any:
         return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
     point = others.get(name)
     if point is None:
-        known = ", ".join([*plugin_names(kind), *_OTHER_NAMES.get(kind, ())])
-        raise UsageError(f"unknown {kind} {name!r}: choose one of {known}, or module:Class")
+        known = [*plugin_names(kind), *_OTHER_NAMES.get(kind, ())]
+        near = suggest_name(name, known)
+        raise UsageError(f"unknown {kind} {name!r}{near}: choose one of {', '.join(known)}, or module:Class")
     try:
         return point.load()
     except Exception as error:  # another package's module may fail in any way on import

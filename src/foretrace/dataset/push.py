@@ -16,7 +16,7 @@ import msgspec
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import TooSlowError
 from foretrace.core.digest import digest
-from foretrace.core.errors import PredictionError, PushError, Setting, UsageError, find_first_line
+from foretrace.core.errors import PredictionError, PushError, Setting, UsageError, count_things, find_first_line
 from foretrace.core.files import compute_sha256
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
@@ -72,6 +72,9 @@ class PushedRepository(msgspec.Struct, frozen=True):
     rows: int
     skipped: bool
     """Whether the repository already had exactly these files, so that no commit was made."""
+    private: bool
+    """Whether it was to be made private if it was not there. Otherwise the owner's settings on the Hub decide, by
+    default for public."""
 
 
 class PushReport(Report, list[PushedRepository]):
@@ -86,20 +89,22 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
     """Configs that it may hold."""
     contents: dict[str, Path | bytes]
     rows: int
+    private: bool
 
     @property
     def bytes(self) -> int:
         return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.contents.values())
 
     def __str__(self) -> str:
-        return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
+        files, rows = count_things(len(self.contents), "file"), count_things(self.rows, "row")
+        return f"{files}, {rows}, {self.bytes:,} bytes to {self.repo_id}"
 
     def make_report(
         self, endpoint: str, revision: str | None, commit: str | None, *, skipped: bool = False
     ) -> PushedRepository:
         branch = "" if revision is None else f"/tree/{revision}"
         url, files = f"{endpoint}/datasets/{self.repo_id}{branch}", tuple(sorted(self.contents))
-        return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
+        return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped, self.private)
 
 
 def push(
@@ -153,7 +158,7 @@ def push(
     if demonstration := describe_demonstration(json.loads(raw)):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest.gates, allow_undecided=allow_undecided)
-    plans = list(_plan_repositories(dataset, held, manifest, raw))
+    plans = list(_plan_repositories(dataset, held, manifest, raw, private))
     if not plans:
         raise PushError(f"{dataset}: holds no rows of a config that has a repository: nothing to push")
     _refuse_secrets(dataset, plans)
@@ -165,7 +170,7 @@ def push(
     hub = _Hub(token, progress, revision)
     hub.check_access(next(iter(held)).partition("/")[0])
     # create and check every repository before changing any
-    heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
+    heads = {plan.repo_id: hub.prepare(plan.repo_id, private=plan.private) for plan in plans}
     return PushReport(hub.commit(plan, heads[plan.repo_id]) for plan in plans)
 
 
@@ -212,7 +217,9 @@ def _read_manifest(dataset: Path) -> tuple[_Manifest, bytes]:
         raw = (dataset / "manifest.json").read_bytes()
         return msgspec.json.decode(raw, type=_Manifest), raw
     except (OSError, msgspec.DecodeError) as error:
-        why = find_first_line(error)
+        why = f"its manifest.json: {find_first_line(error)}"
+        if isinstance(error, OSError):
+            why = "it has no manifest.json" if dataset.is_dir() else "there is no such folder"
         raise PushError(f"{dataset}: is not a built dataset ({why}): give a folder that `build` wrote") from None
 
 
@@ -228,7 +235,7 @@ def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool
 
 
 def _plan_repositories(
-    dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes
+    dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes, private: bool
 ) -> Iterator[_RepositoryPlan]:
     """The repositories for this folder, given their configs by id, after checking every file against the manifest."""
     for config in {config for held in repositories.values() for config in held}:
@@ -250,7 +257,7 @@ def _plan_repositories(
             contents["eval.yaml"] = evaluation.encode()
         splits = [split for of_config in present.values() for split in of_config.values()]
         contents |= {path: dataset / path for split in splits for path in split.sha256}
-        yield _RepositoryPlan(repo_id, held, contents, sum(split.rows for split in splits))
+        yield _RepositoryPlan(repo_id, held, contents, sum(split.rows for split in splits), private)
 
 
 def _read_references(dataset: Path) -> References | None:
@@ -375,7 +382,10 @@ class _Hub:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id
-        settings: dict[str, Any] = {"repo_type": "dataset", "commit_message": f"Push {plan.rows} rows with foretrace"}
+        settings: dict[str, Any] = {
+            "repo_type": "dataset",
+            "commit_message": f"Push {count_things(plan.rows, 'row')} with foretrace",
+        }
         self._report(f"pushing {plan}")
         configs = "|".join(map(re.escape, plan.configs))
 

@@ -288,7 +288,7 @@ class Ceiling:
         for found in rows.values():
             found.sort(key=lambda row: (-(row.oracle.saved_s or 0.0), -row.wall_s, -row.steps, row.name))
         own = {name: getattr(total, name) for name in CeilingRow.__struct_fields__}
-        own["steps"] = counts["steps"]
+        own |= {"name": "all", "steps": counts["steps"]}
         own["ahead"] = {
             depth: AheadCeiling(**msgspec.structs.asdict(saving), stale=counts[f"stale {depth}"])
             for depth, saving in total.ahead.items()

@@ -1,18 +1,19 @@
 """ATIF trajectories, version 1.7: a document per trace, with the agents that it started.
 
-A step is a message, and the agent's steps contain the results of their calls.
+A step is a message, and the agent's steps contain the results of their calls. Replies that call something one after
+another, before the results come, are one step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import Message, Part, Sampled, ToolCall, Trace
-from foretrace.encodings.call_forms import find_call_ids
+from foretrace.encodings.call_forms import find_call_ids, merge_spans
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, list_parts
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
@@ -53,28 +54,48 @@ def _make_document(family: Family, lost: FieldCounts) -> dict[str, Any]:
         agent["model_name"] = origin.model
     if trace.tools:
         agent["tool_definitions"] = write_tools(trace)
+    messages = merge_spans(_join_parallel(trace.messages))
+    lost["messages.turn"] += len(trace.messages) - len(messages)
     document: dict[str, Any] = {
         "schema_version": "ATIF-v1.7",
         "trajectory_id": trace.key,
         "agent": agent,
-        "steps": _make_steps(trace, [child.trace for child in family.children]),
+        "steps": _make_steps(messages, [child.trace for child in family.children], lost),
     }
     if family.children:
         document["subagent_trajectories"] = [_make_document(child, lost) for child in family.children]
     return document
 
 
-def _make_steps(trace: Trace, children: Sequence[Trace]) -> list[dict[str, Any]]:
+def _join_parallel(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages; replies that call something one after another, before the results come, share a turn."""
+    ids, answers = find_call_ids(messages)
+    answered = {call_id for own in answers.values() for call_id in own}
+    before: Message | None = None
+    for index, message in enumerate(messages):
+        turn = None
+        if before is not None and before.role == message.role == "assistant" and message.tool_calls:
+            is_parallel = not answered.isdisjoint(ids.get(index - 1, ()))
+            turn = before.turn if is_parallel and before.sampled is message.sampled is None else None
+        before = msgspec.structs.replace(
+            message, turn=message.turn if turn is None else turn, continues=turn is not None
+        )
+        yield before
+
+
+def _make_steps(messages: Sequence[Message], children: Sequence[Trace], lost: FieldCounts) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     made_by: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
-    ids, answers = find_call_ids(trace.messages)
-    for index, message in enumerate(trace.messages):
+    ids, answers = find_call_ids(messages)
+    for index, message in enumerate(messages):
         own = next((call_id for call_id in answers.get(index, ()) if call_id in made_by), None)
         # A result belongs to the step of its call, or else to the last step if that is the agent's.
         step = made_by[own] if own is not None else steps[-1] if steps and steps[-1]["source"] == "agent" else None
         content = _make_content(message)
+        lost["results.role"] += message.role == "tool" and step is None
         if message.role == "tool" and step is not None:
+            lost["results.place"] += step is not steps[-1]
             result: dict[str, Any] = {} if own is None else {"source_call_id": own}
             result["content"] = content
             if message.is_error is not None:

@@ -151,7 +151,8 @@ def show(
 
 
 def _list(output: Output, store: TraceStore, every: bool) -> None:
-    """List traces by task and then by key; records that are not listed are not read."""
+    """List traces by date, then by task and key. Which ones are listed goes by task and key: other records, which hold
+    the dates, are not read."""
     from foretrace.cli.display.traces import show_list, trace_summary
 
     def order(pair: tuple[str, str]) -> tuple[str, str, str]:
@@ -169,6 +170,7 @@ def _list(output: Output, store: TraceStore, every: bool) -> None:
             traces = store.get_many(page)
             rows += [trace_summary(traces[key]) for key in page]
             progress(f"reading {store.folder}", len(rows), total if every else min(total, _PAGE))
+    rows.sort(key=lambda row: row["date"] or "")
     if not output.write_json({"traces": total, "shown": rows}):
         show_list(output, rows, total)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output
+from foretrace.core.errors import count_things
 from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -
         output.print_table(("difficulty", "what a shallow reader gets right"), difficulty)
     if mistakes := manifest.get("mistakes"):
         output.print()
-        output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
+        output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {count_things(mistakes['pairs'], 'pair')}")
     filters: dict[str, dict[str, Any]] = manifest.get("filters", {})
-    _show_counts(output, "counts", manifest.get("counts", {}))
+    counts: dict[str, Any] = manifest.get("counts", {})
+    _show_counts(output, "counts", {"assistant messages" if k == "steps" else k: v for k, v in counts.items()})
     for kind in ("tasks", "attempts"):
         figures: dict[str, Any] = filters.get("copies", {}).get(kind, {"copies": 0})
         if figures["copies"]:
@@ -116,6 +118,7 @@ def show_labels(output: Output, report: LabelReport) -> None:
         ("traces", report.traces),
         ("steps", report.steps),
         ("not a step", report.nonsteps),
+        ("assistant messages", report.steps + report.nonsteps),
     ]
     fields += [(f"flagged {rule}", count) for rule, count in report.flags.items()]
     if report.corrections is not None:
@@ -123,7 +126,7 @@ def show_labels(output: Output, report: LabelReport) -> None:
     if report.out is not None:
         fields.append(("labels", describe_output(report.out, report.replaced)))
     if report.review is not None:
-        fields.append(("to review", f"{report.review_steps:,} steps in {report.review}"))
+        fields.append(("to review", f"{count_things(report.review_steps, 'step')} in {report.review}"))
     output.print_fields(fields)
     for warning in report.corrections.warnings if report.corrections is not None else ():
         output.warn(f"warning: {warning}", "yellow")
@@ -139,6 +142,9 @@ def show_pushed(output: Output, pushed: PushReport) -> None:
         what = "is there already" if one.skipped else "would push" if one.commit is None else "pushed"
         rows.append((one.url, one.rows, len(one.files), one.bytes, what))
     output.print_table(("repository", "rows", "files", "bytes", "what"), rows)
+    if any(one.commit is None for one in pushed):
+        visibility = "private" if pushed[0].private else "public, unless its owner's settings on the Hub say private"
+        output.print(f"a repository that is not there yet would be {visibility}")
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:

@@ -125,6 +125,7 @@ def _list_report(report: GenerateReport, out: Path | None, dropped: int) -> list
     ]
     if counts.done:
         estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
+        parts = f"{counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools"
         recovered = "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred"
         rows += [
             ("success", share(report.success)),
@@ -135,7 +136,7 @@ def _list_report(report: GenerateReport, out: Path | None, dropped: int) -> list
             *((f"  left out, {reason}", count) for reason, count in counts.left_out.items()),
             *((f"  error, {kind}", count) for kind, count in counts.errors.items()),
             ("tokens", f"{report.prompt_tokens:,} in, {report.completion_tokens:,} out{estimated}"),
-            ("seconds", f"{report.seconds:,.1f} ({counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools)"),
+            ("seconds", f"{report.seconds:,.1f} ({parts}, summed over attempts, which overlap)"),
             ("judged by", _list_forms(counts.forms)),
             *([("cost", report.cost)] if report.cost else []),
         ]

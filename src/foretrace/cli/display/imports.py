@@ -121,18 +121,20 @@ def _note_gaps(output: Output, report: ImportReport) -> None:
     for reason, examples in sorted(report.render_examples(write_flag).items()):
         for example in examples if report.found is None else examples[:1]:
             output.note(f"dropped, {reason}: {example}")
-    unknown = report.success["unknown"]
-    if 2 * unknown > report.traces:
-        which = "no row says" if unknown == report.traces else f"{unknown:,} of {report.traces:,} traces do not say"
-        output.note(
-            f"{which} whether the attempt succeeded: if a column does, name it (source chat, "
-            f"{write_flag(Setting('columns', {'success': 'COLUMN'}))}); `foretrace build` takes successful attempts "
-            "only, unless it is given --outcomes not_failed or --outcomes all"
-        )
     counts = report.total.counts
     if counts.unclear:
         found = ", ".join(f"{field} {count:,}" for field, count in sorted(counts.unclear.items()))
         output.note(f"left unknown: {found}, e.g. {counts.unclear_rows[0]}")
+    unknown = report.success["unknown"]
+    if 2 * unknown > report.traces:
+        which = "no row says" if unknown == report.traces else f"{unknown:,} of {report.traces:,} traces do not say"
+        flag = write_flag(Setting("columns", {"success": "COLUMN"}))
+        is_named = "success" in counts.unclear
+        how = "" if is_named else f": if a column does, name it (source chat, {flag})"
+        output.note(
+            f"{which} whether the attempt succeeded{how}; `foretrace build` takes successful attempts only, unless it "
+            "is given --outcomes not_failed or --outcomes all"
+        )
     for example in report.unread_rows:
         output.note(f"unread call: {example}")
     if report.unread:

@@ -298,12 +298,18 @@ def show_predictions(output: Output, report: PredictReport) -> None:
     """Print what was predicted, and a line per kind of fault. Rows without a guess count as wrong in `score`."""
     latency = report.latency_s
     speed = f"; {1000 * latency['p50']:.1f} ms a row (p95 {1000 * latency['p95']:.1f})" if latency else ""
-    learnt = f", learnt from {report.learnt_rows:,} train rows" if report.learnt_rows else ""
-    asked = f", {report.requests:,} requests, {report.completion_tokens:,} tokens" if report.requests else ""
+    learnt = f", learnt from {count_things(report.learnt_rows, 'train row')}" if report.learnt_rows else ""
+    asked = (
+        f", {count_things(report.requests, 'request')}, {count_things(report.completion_tokens, 'token')}"
+        if report.requests
+        else ""
+    )
     if not report.requests and not report.learnt_rows:
         asked = ", all answered by an earlier run"
     output.print(
-        (f"{report.out}", "bold"), f": {report.guesses:,} guesses of {report.predictor} at {report.steps:,} rows"
+        (f"{report.out}", "bold"),
+        f": {count_things(report.guesses, 'guess', 'guesses')} of {report.predictor} at "
+        f"{count_things(report.steps, 'row')}",
     )
     kind = report.split if report.split == "validation" else report.config
     output.print(f"{kind} rows{learnt}{asked}{speed}")

@@ -70,8 +70,8 @@ def describe_assumed(assumed: AssumedTimes | None, count: int) -> list[str]:
         return []
     calls = "".join(f", {name} {write_time(seconds)}" for name, seconds in assumed.actions.items())
     return [
-        f"times of {count:,} steps are assumed, not measured: a reply {write_time(assumed.model)}, a call "
-        f"{write_time(assumed.tool)}{calls} ({assumed.source})"
+        f"times of {count_things(count, 'step')} are assumed, not measured: a reply {write_time(assumed.model)}, "
+        f"a call {write_time(assumed.tool)}{calls} ({assumed.source})"
     ]
 
 
@@ -127,7 +127,7 @@ def _describe_times(report: CeilingReport) -> Iterator[str]:
     if report.unknown_steps:
         yield f"unknown times: {_list_counts(report.unknown_steps)}"
     if longest := report.overlaps.get("longest"):
-        yield f"{longest:,} steps have parallel calls of which only durations are known: the longest counts"
+        yield f"parallel calls of which only durations are known, so that the longest counts: {longest:,}"
     if report.stamped_s:
         share = write_share(min(1.0, report.stamped_s / report.tool_s))
         calls = ", ".join(f"`{call.name}` {write_time(call.tool_s)}" for call in report.longest_stamped[:_LONGEST])
@@ -205,8 +205,8 @@ def show_replay(output: Output, report: ReplayReport) -> None:
         for each in report.assumed:
             output.print(f"assumed: {each.text} ({each.count:,})")
     if report.steps_without_prediction:
-        count = f"{report.steps_without_prediction:,} steps of these traces have no prediction"
-        output.print(f"{count}: their time counts, and none of it is saved")
+        count = count_things(report.steps_without_prediction, "step")
+        output.print(f"without a prediction: {count} of these traces, whose time counts, and none of it is saved")
     problems = {f"{name} in the predictions": count for name, count in report.problems.items()}
     left_out = {"predictions for steps that are not in these traces": report.other_predictions, **problems}
     for title, counts in (("unknown times", report.unknown_steps), ("left out", left_out)):
@@ -229,8 +229,9 @@ def _summarise_replay(report: ReplayReport, *, known: bool) -> str:
 
 def _describe_guesses(report: ReplayReport) -> Iterator[str]:
     stale = f", {report.stale:,} of them overtaken by a write" if report.stale else ""
-    text = f"{report.launched:,} calls were run early: {report.hits:,} were used, {report.launched - report.hits:,} not"
-    held_back = f"; {report.refused:,} guesses were held back as not safe" if report.refused else ""
+    early, refused = count_things(report.launched, "call"), count_things(report.refused, "guess", "guesses")
+    text = f"run early: {early}, {report.hits:,} used, {report.launched - report.hits:,} not"
+    held_back = f"; held back as not safe: {refused}" if report.refused else ""
     waste = f", {report.wasted_s / report.saved_s:.2g} s for each second saved" if report.saved_s else ""
     yield f"{text}{stale}{held_back}; {write_time(report.wasted_s)} of tools for nothing{waste}"
     text = (
@@ -309,7 +310,8 @@ def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = N
             output.print(f"and {len(rows) - _EFFECT_ROWS:,} more: {out or '--json'} has all")
         output.print()
     output.print(
-        f"{manifest.calls:,} calls of {manifest.traces:,} traces: {len(manifest.tools):,} tools, "
+        f"{count_things(manifest.calls, 'call')} of {count_things(manifest.traces, 'trace')}: "
+        f"{count_things(len(manifest.tools), 'tool')}, "
         f"{sum(len(tool.patterns) for tool in manifest.tools):,} patterns"
     )
     if manifest.unread_calls:

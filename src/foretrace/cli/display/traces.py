@@ -16,6 +16,7 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.actions.rules import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Cell, Output, name_folder, one_line
+from foretrace.core.errors import count_things
 from foretrace.core.files import describe_output
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
@@ -83,9 +84,10 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
             }
         )
     columns = [name for name in rows[0] if any(row[name] is not None for row in shown)]
-    output.print_table([name.replace("_", " ") for name in columns], [[row[name] for name in columns] for row in shown])
+    cells = [[row[name] for name in columns] for row in shown]
+    output.print_table([name.replace("_", " ") for name in columns], cells, whole=True)
     if total > len(rows):
-        output.note(f"{len(rows)} of {total:,} traces; --all lists them all")
+        output.note(f"{len(rows)} of {total:,} traces, the first by task; --all lists them all")
 
 
 def show_export(output: Output, report: ExportReport) -> None:
@@ -225,7 +227,8 @@ def _show_header(output: Output, trace: Trace) -> None:
     for title, parts in lines.items():
         if any(parts):
             output.print((f"{title:<9}", "dim"), one_line(", ".join(filter(None, parts))))
-    size = f"{steps} steps, {len(trace.messages)} messages, {len(trace.tools)} tools; id {trace.id}"
+    counted = (steps, "step"), (len(trace.messages), "message"), (len(trace.tools), "tool")
+    size = ", ".join(count_things(*each) for each in counted) + f"; id {trace.id}"
     output.print(("size     ", "dim"), size)
     output.print(("         ", "dim"), ("the number of a step is the index of its message", "dim"))
 

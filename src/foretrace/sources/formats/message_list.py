@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
+from foretrace.core.errors import count_things
 from foretrace.core.trace import Parent, Task, Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.head import FileHead
@@ -92,9 +93,11 @@ class MessageList:
         except RowError as error:
             return error.drop
         if isinstance(found, Drop):
-            return Drop("no_agent_turn", f"session {name}: no turn of the agent in {len(turns)} messages")
+            return Drop(
+                "no_agent_turn", f"session {name}: no turn of the agent in {count_things(len(turns), 'message')}"
+            )
         if not call and not _is_answered(turns):
-            return Drop("no_user_turn", f"session {name}: {len(turns)} messages, all of the agent")
+            return Drop("no_user_turn", f"session {name}: {count_things(len(turns), 'message')}, all of the agent")
         key, asked = f"{self.name}@{name}", find_task_text(found.messages)
         created = next((m.started for m in found.messages if m.started), None)
         return msgspec.structs.replace(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
+from foretrace.core.errors import count_things
 from foretrace.core.trace import Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
@@ -74,7 +75,7 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
             return Drop("failed_model_call", f"{key}: {failed[-1]}"[:300])
         return Drop(
             "content_not_captured",
-            f"{key}: {len(silent)} model calls, and nothing that was said",
+            f"{key}: {count_things(len(silent), 'model call')}, and nothing that was said",
             ("have it captured: set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or your library's switch",),
         )
     owner = found.find_owner(thread)
