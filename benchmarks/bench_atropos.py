@@ -98,7 +98,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
 
 def prepare(folder: Path) -> None:
     """Write what the environments read: problems, the tokenizer, a tiny group."""
-    from foretrace.envs.demo_files import write_demo_model
+    from foretrace.models.demo_model import write_demo_model
 
     tests = [f"assert merged([1] * {k}, [2]) == [1, 2] + [1] * {k - 1}" for k in (1, 2, 3)]
     tests += ["assert merged([1], [2, 3]) == [1, 2, 3]"]

@@ -20,8 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from foretrace.envs.demo_files import write_demo_model
-from foretrace.models.demo_model import CHECKPOINT
+from foretrace.models.demo_model import CHECKPOINT, write_demo_model
 from foretrace.models.demo_model.network import read_weights
 from foretrace.models.demo_model.tokenizer import END, SPECIAL, START
 from foretrace.models.servers.demo import NAME

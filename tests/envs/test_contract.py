@@ -126,7 +126,7 @@ def by_atropos(scripts: Scripts, sandbox: Any) -> list[Made]:
 
     async def run() -> list[Made]:
         runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
-        model = RolloutModel(Said(scripts), TOKENIZER, asyncio.Semaphore(1), gives_ids=True, max_sequence_tokens=9999)
+        model = RolloutModel(Said(scripts), TOKENIZER, gives_ids=True, max_sequence_tokens=9999)
         made: list[Made] = []
         for problem, _ in scripts:
             one = await runner.run(problem, [model], Sampling())
@@ -385,7 +385,7 @@ def test_a_server_that_fails_is_passed_over_until_it_is_back(after: str) -> None
         async with LocalSandbox(BOX) as sandbox:
             runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
             models = [
-                RolloutModel(Said(one), TOKENIZER, asyncio.Semaphore(99), gives_ids=True, max_sequence_tokens=9999)
+                RolloutModel(Said(one), TOKENIZER, gives_ids=True, max_sequence_tokens=9999)
                 for one in (first, Scripts([(plus(3), works)]))
             ]
             started: list[list[int]] = []
@@ -416,7 +416,7 @@ def test_a_sandbox_that_fails_is_not_the_server_s_fault() -> None:
         async with Failing(BOX) as sandbox:
             runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
             said = Said([(plus(3), [RIGHT, END])])
-            model = RolloutModel(said, TOKENIZER, asyncio.Semaphore(1), gives_ids=True, max_sequence_tokens=9999)
+            model = RolloutModel(said, TOKENIZER, gives_ids=True, max_sequence_tokens=9999)
             assert (await runner.run(plus(3), [model], Sampling())).why_unusable == "unexpected"
             return model.skips
 

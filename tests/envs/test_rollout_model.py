@@ -19,9 +19,7 @@ from foretrace.models.servers.demo import Demo
 def test_a_rollout_model_leaves_room_for_the_end_and_refuses_where_there_is_none() -> None:
     async def run(longest: int) -> int:
         async with Demo() as model:
-            limited = RolloutModel(
-                model, demo_tokenizer(), asyncio.Semaphore(2), gives_ids=True, max_sequence_tokens=longest
-            )
+            limited = RolloutModel(model, demo_tokenizer(), gives_ids=True, max_sequence_tokens=longest)
             request = Request(prompt_ids=(5, 6, 7), sampling=Sampling(max_tokens=50, seed=1))
             return len((await limited.complete(request)).token_ids)
 
@@ -46,7 +44,8 @@ def test_a_rollout_model_asks_within_its_slots() -> None:
     async def run() -> int:
         tokens = demo_tokenizer()
         async with Counting() as model:
-            limited = RolloutModel(model, tokens, asyncio.Semaphore(2), gives_ids=True, max_sequence_tokens=100)
+            slots = asyncio.Semaphore(2)
+            limited = RolloutModel(model, tokens, gives_ids=True, max_sequence_tokens=100, slots=slots)
             request = Request(prompt_ids=(5, 6, 7), sampling=Sampling(max_tokens=3))
             await asyncio.gather(*(limited.complete(request) for _ in range(6)))
             return model.most
@@ -68,8 +67,7 @@ def test_ids_are_decoded_by_their_bytes_where_the_server_says_too_little(text: s
 
     async def run() -> Completion:
         async with Silent() as model:
-            slots = asyncio.Semaphore(1)
-            asked = RolloutModel(model, tokenizer, slots, gives_ids=True, max_sequence_tokens=100)
+            asked = RolloutModel(model, tokenizer, gives_ids=True, max_sequence_tokens=100)
             return await asked.complete(Request(prompt_ids=(5, 6, 7)))
 
     found = asyncio.run(run())
@@ -90,8 +88,7 @@ def test_the_servers_words_stay_where_the_tokenizer_has_others() -> None:
 
     async def run() -> Completion:
         async with Naming() as model:
-            slots = asyncio.Semaphore(1)
-            asked = RolloutModel(model, tokenizer, slots, gives_ids=True, max_sequence_tokens=100)
+            asked = RolloutModel(model, tokenizer, gives_ids=True, max_sequence_tokens=100)
             return await asked.complete(Request(prompt_ids=(5, 6, 7)))
 
     assert asyncio.run(run()).pieces == pieces

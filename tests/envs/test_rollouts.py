@@ -15,7 +15,7 @@ from foretrace.core.completion import Capabilities, Completion, Request, Samplin
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.store import TraceStore
-from foretrace.envs.rollout_model import connect_model
+from foretrace.envs.rollout_model import RolloutModel, check_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import MASKED, UNKNOWN
@@ -64,15 +64,10 @@ def make_rollouts(
             protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3, keep_inexact=keep_inexact
         )
         async with model or Demo() as served:
-            connected = await connect_model(
-                served,
-                tokenizer,
-                chosen,
-                asyncio.Semaphore(2),
-                max_sequence_tokens=max_sequence_tokens,
-                need_logprobs=not keep_inexact,
-                compare_tokenizer=model is None,
+            gives_ids = await check_model(
+                served, tokenizer, chosen, need_logprobs=not keep_inexact, compare_tokenizer=model is None
             )
+            connected = RolloutModel(served, tokenizer, gives_ids=gives_ids, max_sequence_tokens=max_sequence_tokens)
             rollouts = RolloutRunner(settings, sandbox, tokenizer, sink)
             sampling = Sampling(temperature=1.0, max_tokens=300)
             try:

@@ -169,7 +169,7 @@ async def reward_by_atropos(reply: Reply, sandbox: Any, settings: EpisodeSetting
         protocol=make_protocol(PROTOCOL), episode=settings, identity=Identity(), keep_inexact=True
     )
     runner = RolloutRunner(all_settings, sandbox, tokenizer, TraceSink(None, "test"))
-    model = RolloutModel(says(reply), tokenizer, asyncio.Semaphore(1), gives_ids=False, max_sequence_tokens=10**6)
+    model = RolloutModel(says(reply), tokenizer, gives_ids=False, max_sequence_tokens=10**6)
     made = await runner.run(reply.problem, [model], Sampling(max_tokens=10**5))
     return None if made.why_unusable else make_group([made], {}, messages=False)["scores"][0]
 

@@ -14,8 +14,8 @@ from envs.tokenizer import DESCRIPTION, HubTokenizer, demo_tokenizer
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs.demo_files import write_demo_model
 from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
+from foretrace.models.demo_model import write_demo_model
 from foretrace.models.demo_model.tokenizer import ChatTokenizer
 from foretrace.models.servers.demo import Demo
 

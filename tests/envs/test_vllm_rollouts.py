@@ -12,7 +12,7 @@ from envs.tokenizer import demo_tokenizer
 from fakes.vllm_server import DESCRIPTION, VllmServer
 from foretrace.core.completion import Sampling
 from foretrace.core.plugins import load_plugin
-from foretrace.envs.rollout_model import connect_model
+from foretrace.envs.rollout_model import RolloutModel, check_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import MASKED
@@ -69,15 +69,8 @@ async def make_rollout(sandbox: LocalSandbox, protocol: str, *, corrects: bool) 
     sink = TraceSink(None, "test")
     settings = RolloutSettings(protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3)
     async with VllmServer(sample, corrects=corrects) as server, model_at("openai", server.url) as model:
-        connected = await connect_model(
-            model,
-            tokenizer,
-            chosen,
-            asyncio.Semaphore(2),
-            max_sequence_tokens=4096,
-            need_logprobs=True,
-            compare_tokenizer=True,
-        )
+        gives_ids = await check_model(model, tokenizer, chosen, need_logprobs=True, compare_tokenizer=True)
+        connected = RolloutModel(model, tokenizer, gives_ids=gives_ids, max_sequence_tokens=4096)
         started = True
         runner = RolloutRunner(settings, sandbox, tokenizer, sink)
         made = await runner.run(PROBLEM, [connected], Sampling(temperature=1.0, max_tokens=600))

@@ -77,9 +77,9 @@ def test_any_async_function_answers_the_requests(ground: Ground) -> None:
         return Completion(text=right(request))
 
     episode = Episode(plus(3), Tools(), ground.sandbox)
-    trace = ground.runner.run(rollout(episode, complete, Sampling(seed=4), logprobs=False))
+    trace = ground.runner.run(rollout(episode, complete, Sampling(seed=4)))
     assert trace.id and (trace.outcome.status, trace.outcome.success, trace.outcome.reward) == ("done", True, 1.0)
-    assert [(request.logprobs, request.sampling.seed) for request in asked] == [(False, 4)] * 2
+    assert [(request.logprobs, request.sampling.seed) for request in asked] == [(True, 4)] * 2
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from foretrace.core.store import TraceStore
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
-from foretrace.envs.demo_files import write_demo_model
+from foretrace.models.demo_model import write_demo_model
 from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, serving, toy
 from integrations.llama_server import Running
 

@@ -18,8 +18,8 @@ from foretrace.core.trace import Trace
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
-from foretrace.envs.demo_files import write_demo_model
 from foretrace.envs.train_sequence import make_sequence
+from foretrace.models.demo_model import write_demo_model
 from integrations.atropos_runs import END, Env, Trainer, check_group, rows, run_api, serving, toy
 from integrations.llama_server import Running
 

@@ -13,7 +13,7 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 from fakes.model_server import ModelServer
 from fakes.model_server import serving as model_serving
 from foretrace.core.store import TraceStore
-from foretrace.envs.demo_files import write_demo_model
+from foretrace.models.demo_model import write_demo_model
 from integrations.atropos_runs import Env, Trainer, check_group, rows, run_api, serving
 from integrations.atropos_runs import toy as start_toy
 from integrations.llama_server import NAME, Running

@@ -11,7 +11,7 @@ import pytest
 
 from envs.test_same_rewards import REPLIES
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.envs.demo_files import write_demo_model
+from foretrace.models.demo_model import write_demo_model
 
 pytestmark = pytest.mark.integration
 KINDS = (

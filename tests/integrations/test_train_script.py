@@ -164,7 +164,7 @@ def test_an_adapter_becomes_a_whole_model(tmp_path: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from foretrace.envs.demo_files import write_demo_model
+    from foretrace.models.demo_model import write_demo_model
 
     base = AutoModelForCausalLM.from_pretrained(write_demo_model(tmp_path / "base"), dtype=torch.float32)
     adapted = peft.get_peft_model(base, peft.LoraConfig(r=4, task_type="CAUSAL_LM", init_lora_weights=False))

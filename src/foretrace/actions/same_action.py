@@ -40,7 +40,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments as JSON text, or the text of a message without a call."""
 
 
-def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
+def make_call_key(action: Action, level: MatchLevel = "normalised") -> tuple[str, ...]:
     """Make a hashable value that is equal for actions that are the same.
 
     Args:
@@ -48,8 +48,6 @@ def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str
         level: `exact` compares type, tool and arguments (as JSON: order of keys and spaces do not count);
             `normalised` ignores how they are written: paths, numbers as text, spaces and quotes of shell
             commands, a leading `cd`; `type` compares only the action type.
-        root: the directory in which commands start, where it is known. With it `python a.py` and
-            `cd ROOT && python a.py` are the same; without it they may not be.
     """
     kind = action.type.value if action.type is not None else ""
     if level == "type":
@@ -58,11 +56,8 @@ def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str
         return kind, action.tool, canonicalise_json(action.arguments)
     if level != "normalised":
         raise ValueError(f"level {level!r} is none of {', '.join(MATCH_LEVELS)}")
-    return (
-        kind,
-        "_".join(split_words_of_name(action.tool)) or action.tool,
-        normalise_arguments(action.tool, action.arguments, root),
-    )
+    tool = "_".join(split_words_of_name(action.tool)) or action.tool
+    return kind, tool, _normalise_arguments(action.tool, action.arguments)
 
 
 def canonicalise_json(arguments_json: str) -> str:
@@ -78,7 +73,7 @@ def _dump(value: Any) -> str:
 
 
 @lru_cache(maxsize=512)
-def normalise_arguments(tool: str, arguments_json: str, root: str = "") -> str:
+def _normalise_arguments(tool: str, arguments_json: str) -> str:
     """Write arguments as JSON in one way for all that do the same."""
     try:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
@@ -86,19 +81,19 @@ def normalise_arguments(tool: str, arguments_json: str, root: str = "") -> str:
             return _dump(value) if not isinstance(value, str) else _dump(value.strip())
         is_shell = TOOL_GROUPS.get("_".join(split_words_of_name(tool))) == "shell"
         return _dump(
-            {name: _normalise_argument(name, each, is_shell, root) for name, each in value.items() if each is not None}
+            {name: _normalise_argument(name, each, is_shell) for name, each in value.items() if each is not None}
         )
     except (ValueError, RecursionError):
         return arguments_json.strip()
 
 
-def _normalise_argument(name: str, value: Any, is_shell: bool, root: str) -> Any:
+def _normalise_argument(name: str, value: Any, is_shell: bool) -> Any:
     if not isinstance(value, str):
         return _normalise_numbers(value)
     if is_shell and name in _COMMAND_KEYS:
-        return _normalise_command(value, root)
+        return _normalise_command(value)
     if name in PATH_KEYS:
-        return _normalise_path(value.strip(), root)
+        return _normalise_path(value.strip())
     return value if name in _VERBATIM else _normalise_numbers(_parse_untyped(value))
 
 
@@ -123,16 +118,16 @@ def _normalise_numbers(value: Any) -> Any:
     return value
 
 
-def _normalise_path(path: str, root: str) -> str:
+def _normalise_path(path: str, folder: str = "") -> str:
     if not path or "://" in path:
         return path
-    joined = posixpath.join(root, path) if root and not path.startswith(("~", "$")) else path
+    joined = posixpath.join(folder, path) if folder and not path.startswith(("~", "$")) else path
     normal = posixpath.normpath(joined)
     # POSIX keeps a leading `//` apart; no tool does.
     return normal[1:] if normal.startswith("//") else normal
 
 
-def _normalise_command(command: str, root: str = "") -> str:
+def _normalise_command(command: str) -> str:
     """Write a shell command in one way for all that do the same; for comparison only.
 
     Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is joined to the operands
@@ -142,21 +137,21 @@ def _normalise_command(command: str, root: str = "") -> str:
     tokens = tokenize(command)
     if tokens is None:
         return command.strip()
-    cwd, rest = _split_leading_cd(tokens, root)
+    cwd, rest = _split_leading_cd(tokens)
     resolved = _resolve_operands(rest, cwd)
     if resolved is None:
         resolved = [("mark", f"cd {cwd} &&"), *rest] if cwd else rest
     return " ".join(text for _, text in resolved)
 
 
-def _split_leading_cd(tokens: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
+def _split_leading_cd(tokens: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
     """Split off the leading `cd`s: the directory that they lead to, and the other tokens."""
-    cwd = root
+    cwd = ""
     ends = (("mark", "&&"), ("mark", ";"))
     while len(tokens) > 3 and tokens[0] == ("word", "cd") and tokens[1][0] == "word" and tokens[2] in ends:
         cwd = posixpath.join(cwd, tokens[1][1].strip("'"))
         tokens = tokens[3:]
-    return (_normalise_path(cwd, "") if cwd else ""), tokens
+    return _normalise_path(cwd), tokens
 
 
 def _resolve_operands(tokens: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:

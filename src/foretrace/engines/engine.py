@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 
 class Pool(Executor):
@@ -18,28 +18,31 @@ class Pool(Executor):
     """Whether the process that opened the pool works, too, in addition to these workers."""
 
 
+class PoolNeeds(TypedDict, total=False):
+    """What the jobs of a pool need."""
+
+    useful: int | None
+    """Most workers that would have something to do; `None` if unknown."""
+    writes: Sequence[Path]
+    """Folders that the workers write to; a cluster creates missing ones."""
+    reads: Sequence[Path]
+    """Files or folders that the workers read."""
+    small: bool
+    """Workers do without pandas, which code from outside foretrace may need; the default."""
+    helps: bool
+    """This process works, too (see `run_in_order` and `run_as_done`), and is one of the workers."""
+    kept: str
+    """What an error says about the work done before a worker was lost; by default `NOTHING_WRITTEN`."""
+
+
+NOTHING_WRITTEN = "nothing was written"
+
+
 class Engine(Protocol):
     """Opens pools of workers. Made once from the settings of a command, and passed to whatever has jobs to run."""
 
-    def open_pool(
-        self,
-        *,
-        useful: int | None = None,
-        writes: Sequence[Path] = (),
-        reads: Sequence[Path] = (),
-        small: bool = True,
-        helps: bool = False,
-        kept: str = "nothing was written",
-    ) -> AbstractContextManager[Pool | None]:
+    def open_pool(self, **needs: Unpack[PoolNeeds]) -> AbstractContextManager[Pool | None]:
         """A pool, or `None` if this process had better do everything itself.
-
-        Args:
-            useful: Most workers that would have something to do; `None` if unknown.
-            writes: Folders that the workers write to; a cluster creates missing ones.
-            reads: Files or folders that the workers read.
-            small: Workers do without pandas, which code from outside foretrace may need.
-            helps: This process works, too (see `run_in_order` and `run_as_done`), and is one of the workers.
-            kept: What an error says about the work done before a worker was lost.
 
         Raises:
             UsageError: there are no such workers, or they do not see the files.

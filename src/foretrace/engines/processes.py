@@ -9,18 +9,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from foretrace.core.errors import Setting, WorkerError
 from foretrace.core.internal_errors import run_in_worker, take_result
-from foretrace.engines.engine import Pool
+from foretrace.engines.engine import NOTHING_WRITTEN, Pool, PoolNeeds
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 """Constants from glibc's malloc.h."""
@@ -125,18 +124,10 @@ class Processes(NamedTuple):
     workers: int
 
     @contextlib.contextmanager
-    def open_pool(
-        self,
-        *,
-        useful: int | None = None,
-        writes: Sequence[Path] = (),
-        reads: Sequence[Path] = (),
-        small: bool = True,
-        helps: bool = False,
-        kept: str = "nothing was written",
-    ) -> Generator[Pool | None]:
+    def open_pool(self, **needs: Unpack[PoolNeeds]) -> Generator[Pool | None]:
         """See `Engine`; all files are visible from here. The workers end at once when the block fails or when this
         process is gone, even by kill -9."""
+        useful, helps = needs.get("useful"), needs.get("helps", False)
         workers = self.workers if useful is None else min(self.workers, useful)
         if workers <= 1:
             yield None
@@ -144,10 +135,11 @@ class Processes(NamedTuple):
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         workers -= helps
+        start = theirs, needs.get("small", True)
         with (
             ours,
             theirs,
-            _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
+            _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=start) as pool,
         ):
             pool.workers, pool.helps = workers, helps
             try:
@@ -156,6 +148,7 @@ class Processes(NamedTuple):
                 ours.close()  # this ends the workers at once: none may write after this
                 pool.shutdown(wait=True, cancel_futures=True)
                 if isinstance(error, BrokenProcessPool):
+                    kept = needs.get("kept", NOTHING_WRITTEN)
                     raise WorkerError(
                         f"a worker process died, perhaps for want of memory; {kept}; run again, with fewer ",
                         Setting("workers"),

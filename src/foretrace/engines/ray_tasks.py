@@ -24,13 +24,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from foretrace.core.errors import Setting, UsageError, WorkerError, find_first_line
 from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.core.internal_errors import run_in_worker, take_result
 from foretrace.core.version import __version__
-from foretrace.engines.engine import Pool
+from foretrace.engines.engine import NOTHING_WRITTEN, Pool, PoolNeeds
 from foretrace.engines.processes import prepare_worker, usable_cores
 
 _MAX_RETRIES = 5
@@ -53,29 +53,20 @@ class RayTasks(NamedTuple):
     a temporary Ray on this machine."""
 
     @contextlib.contextmanager
-    def open_pool(
-        self,
-        *,
-        useful: int | None = None,
-        writes: Sequence[Path] = (),
-        reads: Sequence[Path] = (),
-        small: bool = True,
-        helps: bool = False,
-        kept: str = "nothing was written",
-    ) -> Generator[Pool]:
+    def open_pool(self, **needs: Unpack[PoolNeeds]) -> Generator[Pool]:
         """A pool of tasks, after comparing each node with this one (see `Engine`). It is never `None`: the work is done
         on the cluster, or an error says why not."""
         with connect(self.address) as ray:
-            check_nodes(writes, reads)
-            cores = int(ray.cluster_resources().get("CPU", 1))
+            check_nodes(needs.get("writes", ()), needs.get("reads", ()))
+            useful, cores = needs.get("useful"), int(ray.cluster_resources().get("CPU", 1))
             at_once = min(self.workers or cores, cores, cores if useful is None else useful)
-            pool = _RayPool(ray, max(1, at_once), small)
+            pool = _RayPool(ray, max(1, at_once), needs.get("small", True))
             try:
                 yield pool
             except BaseException as error:
                 pool.cancel()
                 if isinstance(error, WorkerError):
-                    raise WorkerError(f"{error}; {kept}; run it again") from None
+                    raise WorkerError(f"{error}; {needs.get('kept', NOTHING_WRITTEN)}; run it again") from None
                 raise
             finally:
                 pool.shutdown()

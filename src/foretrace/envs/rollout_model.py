@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -10,7 +11,6 @@ import msgspec
 
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, Setting, UsageError
-from foretrace.envs.aligned_model import AlignedModel
 from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
 from foretrace.episodes.requirements import require_capabilities
 from foretrace.models.base import ChatModel, ModelWrapper
@@ -20,30 +20,33 @@ RESERVED_TOKENS = 2
 """Ids of a sequence that are not available to completions: the end of the turn, and one to stay below the limit."""
 _SKIPS = 16
 """Number of rollouts that skip a server after a failure, before one of them tries it again."""
+_UNLIMITED = contextlib.nullcontext()
+_NO_IDS: dict[str, Any] = {"token_ids": (), "pieces": (), "logprobs": (), "exact": "none"}
 
 
 class RolloutModel(ModelWrapper):
     """A ChatModel (see `models.base.ChatModel`) on top of a model server.
 
     Args:
-        slots: entered by each request; limits the server's concurrent requests.
-        gives_ids: whether the server accepts and returns token ids; otherwise they are aligned (see `AlignedModel`).
+        gives_ids: whether the server accepts and returns token ids. Otherwise it is sent messages, and the logprobs of
+            its replies are aligned with the ids of the tokenizer; a reply in which these are not certain has neither,
+            and `extra["mismatch"]` says why.
         max_sequence_tokens: most ids of a whole sequence.
+        slots: entered by each request; limits the server's concurrent requests.
     """
 
     def __init__(
         self,
         model: ChatModel,
         tokenizer: LocalTokenizer,
-        slots: AbstractAsyncContextManager[Any],
         *,
         gives_ids: bool,
         max_sequence_tokens: int,
+        slots: AbstractAsyncContextManager[Any] = _UNLIMITED,
     ) -> None:
-        super().__init__(model if gives_ids else AlignedModel(model, tokenizer))
-        self.slots: Any = slots
-        self.model, self.gives_ids = model, gives_ids
-        self._tokenizer = tokenizer
+        super().__init__(model)
+        self.model = model
+        self._tokenizer, self._slots, self._gives_ids = tokenizer, slots, gives_ids
         self.max_sequence_tokens = max_sequence_tokens
         self.started = self.running = 0
         """Number of rollouts assigned to it, and of those it serves now."""
@@ -65,21 +68,29 @@ class RolloutModel(ModelWrapper):
                 kind="overflow",
             )
         max_tokens = min(left, request.sampling.max_tokens)
-        sampling = msgspec.structs.replace(request.sampling, max_tokens=max_tokens)
-        async with self.slots:
+        request = msgspec.structs.replace(
+            request,
+            sampling=msgspec.structs.replace(request.sampling, max_tokens=max_tokens),
+            prompt_ids=request.prompt_ids if self._gives_ids else None,
+        )
+        async with self._slots:
             try:
-                completion = await super().complete(msgspec.structs.replace(request, sampling=sampling))
+                completion = self._add_ids(await self.model.complete(request), prompt)
             except ModelError as error:
                 if error.kind != "empty":
                     self.skips = 0 if error.kind == "overflow" else _SKIPS
                     raise
                 completion = Completion(text="")  # repeatedly empty: the model's own reply, which is rewarded as such
             self.skips = 0
-        if completion.prompt_token_ids not in (None, prompt):  # the server changed or cut the prompt
-            completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
-        if self.gives_ids:
-            completion = _decode_ids(completion, self._tokenizer)
         return msgspec.structs.replace(completion, prompt_token_ids=prompt)
+
+    def _add_ids(self, completion: Completion, prompt: tuple[int, ...]) -> Completion:
+        """The completion with its ids and their texts, as far as they are certain."""
+        if not self._gives_ids:
+            return _align_ids(completion, prompt, self._tokenizer)
+        if completion.prompt_token_ids not in (None, prompt):  # the server changed or cut the prompt
+            return msgspec.structs.replace(completion, **_NO_IDS)
+        return _decode_ids(completion, self._tokenizer)
 
 
 def choose_model(models: Sequence[RolloutModel]) -> RolloutModel:
@@ -103,21 +114,63 @@ def _decode_ids(completion: Completion, tokenizer: LocalTokenizer) -> Completion
     return msgspec.structs.replace(completion, pieces=tuple(pieces))
 
 
-async def connect_model(
+def _align_ids(completion: Completion, prompt: Sequence[int], tokenizer: LocalTokenizer) -> Completion:
+    """The completion of a server without ids, with those of the tokenizer if they are certain."""
+    if why := _explain_mismatch(completion, prompt):
+        return _remove_ids(completion, why)
+    joined = "".join(completion.pieces)
+    ids = tokenizer.encode(joined if joined.startswith(completion.text) else completion.text, special=True)
+    pieces = tokenizer.decode_pieces(ids)
+    if len(ids) != len(completion.pieces) or not _are_same(pieces, completion.pieces):
+        return _remove_ids(completion, "the tokenizer cuts the text otherwise than the server did")
+    return msgspec.structs.replace(completion, token_ids=tuple(ids), pieces=tuple(pieces), exact="text")
+
+
+def _explain_mismatch(completion: Completion, prompt: Sequence[int]) -> str:
+    """Why no ids can be certain; empty if they may be."""
+    theirs = completion.usage.prompt_tokens if completion.usage else None
+    if completion.reasoning:
+        return "thinking came apart from the text (switch it off, e.g. by the setting think)"
+    if prompt and theirs not in (None, len(prompt)):
+        return "the server's prompt has another number of tokens than ours"
+    is_empty = not completion.text and not completion.pieces
+    if not is_empty and not 0 < len(completion.pieces) == len(completion.logprobs):
+        return "the server gave no logprobs"
+    if "\ufffd" in completion.text:
+        return "the text has bytes that are not characters, of which only the server knows the ids"
+    return ""
+
+
+def _remove_ids(completion: Completion, why: str) -> Completion:
+    return msgspec.structs.replace(completion, **_NO_IDS, extra=completion.extra | {"mismatch": why})
+
+
+def _are_same(ours: list[str], theirs: tuple[str, ...]) -> bool:
+    """Whether the tokens have the same texts. A token within a character has no text here, and may have any there."""
+    inside = False
+    for own, other in zip(ours, theirs, strict=True):
+        if own != other and own and not inside:
+            return False
+        inside = not own
+    return True
+
+
+async def check_model(
     model: ChatModel,
     tokenizer: LocalTokenizer,
     protocol: InteractionProtocol,
-    slots: AbstractAsyncContextManager[Any],
     *,
-    max_sequence_tokens: int,
     need_logprobs: bool,
     compare_tokenizer: bool,
-) -> RolloutModel:
+) -> bool:
     """Query a server's capabilities, and refuse one that lacks a required one.
 
     Args:
         need_logprobs: whether the server must return logprobs.
         compare_tokenizer: compare the tokenizer with the server's.
+
+    Returns:
+        Whether the server accepts and returns token ids.
 
     Raises:
         UsageError: the server lacks a capability, or has another tokenizer.
@@ -134,5 +187,4 @@ async def connect_model(
         )
     if compare_tokenizer:
         await check_tokenizer(tokenizer, model)
-    gives_ids = capabilities.token_prompts and capabilities.token_ids
-    return RolloutModel(model, tokenizer, slots, gives_ids=gives_ids, max_sequence_tokens=max_sequence_tokens)
+    return capabilities.token_prompts and capabilities.token_ids

@@ -46,6 +46,14 @@ class ReportedCall(NamedTuple):
     tool: str
 
 
+class CallStart(NamedTuple):
+    """When a call began, and what early runs had saved until then."""
+
+    at: float
+    used: int
+    saved_s: float
+
+
 @dataclass(eq=False)
 class _EarlyRun:
     """One operation that was started early."""
@@ -72,7 +80,7 @@ class EarlyRuns:
         """Tasks that end dropped early runs."""
         self._session_turn = asyncio.Lock()
         """A session runs one block at a time; a run that waits for its turn has not started."""
-        self.used, self.saved_s = 0, 0.0
+        self._used, self._saved_s = 0, 0.0
         """Number of early results used so far, and the seconds they saved."""
         self._step, self._turn_began = 0, 0.0
 
@@ -112,7 +120,7 @@ class EarlyRuns:
         if operation.session is not None and isinstance(result, RunResult):
             operation.session.keep(result, operation.at)
         saved_s = max(0.0, early.seconds - (time.perf_counter() - asked))
-        self.used, self.saved_s = self.used + 1, self.saved_s + saved_s
+        self._used, self._saved_s = self._used + 1, self._saved_s + saved_s
         self._note_end(early, saved_s)
         return result
 
@@ -166,14 +174,17 @@ class EarlyRuns:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def count(self, call: ReportedCall, seconds: float, before: tuple[int, float]) -> None:
-        """Count a call that was carried out.
+    def start_call(self) -> CallStart:
+        """Note that a call is now carried out, for `measure` and `count`."""
+        return CallStart(time.perf_counter(), self._used, self._saved_s)
 
-        Args:
-            seconds: Time that it would have taken without early runs.
-            before: `used` and `saved_s` before the call.
-        """
+    def measure(self, start: CallStart) -> float:
+        """Seconds that the call would have taken by now without early runs."""
+        return time.perf_counter() - start.at + self._saved_s - start.saved_s
+
+    def count(self, call: ReportedCall, start: CallStart, seconds: float) -> None:
+        """Count a call that was carried out in these seconds (see `measure`)."""
         if self.speculation is not None:
             row = self.speculation.find_row(*call)
-            row.calls, row.hits = row.calls + 1, row.hits + (self.used > before[0])
-            row.seconds, row.saved_s = row.seconds + seconds, row.saved_s + self.saved_s - before[1]
+            row.calls, row.hits = row.calls + 1, row.hits + (self._used > start.used)
+            row.seconds, row.saved_s = row.seconds + seconds, row.saved_s + self._saved_s - start.saved_s

@@ -227,19 +227,17 @@ class Episode:
         failed, because the model has not seen that failure yet."""
         handled: list[_HandledAct] = []
         for act, call in zip(reply.acting, calls, strict=True):
-            started, begun_at = time.perf_counter(), _write_time(time.time())
-            before = self._early.used, self._early.saved_s
+            start, begun_at = self._early.start_call(), _write_time(time.time())
             if act.error is not None:
                 result = Result(act=act, error=act.error)
             elif act.handling == "submit" and any(one.result.failed for one in handled):
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
                 result = await self._carry_out(act)
-            # The time it would have taken if it had only started when it was asked for.
-            seconds = time.perf_counter() - started + self._early.saved_s - before[1]
+            seconds = self._early.measure(start)
             if self.speculates and act.error is None and act.handling != "submit":  # counted with the final judging
                 facts = classify_lone_call(call, self.protocol.tools)
-                self._early.count(ReportedCall(find_lone_action(facts), call.name), seconds, before)
+                self._early.count(ReportedCall(find_lone_action(facts), call.name), start, seconds)
             handled.append(_HandledAct(result, seconds, begun_at))
             self._events.count_result(result, handled[-1].seconds)
         return handled
@@ -287,10 +285,10 @@ class Episode:
         self._chat.append(ChatMessage("user", "\n".join(responses)))
 
     async def _finish(self, status: Status, reason: str | None = None) -> None:
-        started, before = time.perf_counter(), (self._early.used, self._early.saved_s)
+        start = self._early.start_call()
         evaluation = await self._workspace.evaluate()
-        seconds = time.perf_counter() - started + self._early.saved_s - before[1]
-        self._early.count(ReportedCall(ActionType.FINAL_ANSWER, TOOL_NAMES["submit"]), seconds, before)
+        judging = ReportedCall(ActionType.FINAL_ANSWER, TOOL_NAMES["submit"])
+        self._early.count(judging, start, self._early.measure(start))
         metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
         self.reward = compute_reward(evaluation, metrics, self.settings)
         self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)

@@ -38,9 +38,7 @@ class EpisodeLimitError(Exception):
         self.reason = reason
 
 
-async def rollout(
-    episode: Episode, model: ChatModel | Complete, sampling: Sampling | None = None, *, logprobs: bool = True
-) -> Trace:
+async def rollout(episode: Episode, model: ChatModel | Complete, sampling: Sampling | None = None) -> Trace:
     """Run `episode` to its end, close it, and return its trace.
 
     If a model server, sandbox or protocol fails, the trace has `outcome.error`: the attempt is recorded, but counts
@@ -50,7 +48,6 @@ async def rollout(
     Args:
         model: A model, or any async function from a request to a completion.
         sampling: Used for each of the episode's requests, including its seed.
-        logprobs: Ask for the logprobs of each completion.
 
     Raises:
         ModelError: the server refuses permanently (a wrong key, an unknown model, a used-up quota), so that no other
@@ -60,7 +57,7 @@ async def rollout(
     complete = model if callable(model) else model.complete
     async with episode:
         try:
-            await run_episode(episode, complete, sampling, logprobs=logprobs)
+            await run_episode(episode, complete, sampling)
         except UsageError:
             raise
         except Exception as error:  # recorded in the trace; other attempts continue

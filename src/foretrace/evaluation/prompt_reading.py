@@ -23,7 +23,8 @@ from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
 
 _RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 _OMISSION = re.compile(r"^\[\d+ earlier messages? left out\]\n*", re.MULTILINE)
-_CACHED_TEXTS = 50_000
+_CACHED_TEXTS = 4096
+"""Rows of one trace lie near each other, so more are hardly asked for twice; each takes about 5 KB."""
 _WITHOUT_TAGS = (REACT, JSON_ACTION, ACTION_LINE, FENCE, CODE_FENCE, TAGGED_CODE, WEB_CALL, WEB_FENCE)
 """Encodings whose calls look like other text: they count only if they name a known tool."""
 _TASK = Task(id="prompt", group="prompt")
@@ -89,7 +90,7 @@ def _find_calls(text: str, tools: frozenset[str]) -> tuple[ToolCall, ...]:
     return ()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(_CACHED_TEXTS)
 def _unwrap_results(content: str) -> str:
     """The results without their tags, along with what the user said next to them."""
     if "<tool_response>" not in content:

@@ -34,13 +34,14 @@ from foretrace.envs.atropos.config import CodeTraceEnvConfig, render_error
 from foretrace.envs.atropos.groups import make_group
 from foretrace.envs.metrics import RolloutMetrics, format_metrics
 from foretrace.envs.problems import load_problems, repeat_shuffled, split_problems
-from foretrace.envs.rollout_model import RESERVED_TOKENS, RolloutModel, connect_model
+from foretrace.envs.rollout_model import RESERVED_TOKENS, RolloutModel, check_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings, describe_failures
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
 from foretrace.models.base import ChatModel, Server
 from foretrace.models.demo_model import CHECKPOINT
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.registry import make_model, make_protocol, make_sandbox, split_spec
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
@@ -144,18 +145,7 @@ class CodeTraceEnv(BaseEnv):
             max_sessions=config.max_rollouts,
         )
         self._sandbox = make_sandbox(config.sandbox, settings)
-        self._models: list[RolloutModel] = [
-            await connect_model(
-                server.model,
-                self.local_tokenizer,
-                protocol,
-                server.sem,
-                max_sequence_tokens=config.max_token_length,
-                need_logprobs=self.training and config.on_mismatch == "drop",
-                compare_tokenizer=config.check_tokenizer,
-            )
-            for server in self.server.servers
-        ]
+        self._models = [await self._connect(server, protocol) for server in self.server.servers]
         await self._sandbox.start()
         versions = {name: version(name) for name in ("foretrace", "atroposlib")}
         rollout_settings = RolloutSettings(
@@ -168,6 +158,18 @@ class CodeTraceEnv(BaseEnv):
         )
         self._runner = RolloutRunner(rollout_settings, self._sandbox, self.local_tokenizer, self._sink)
         self._fit_problems(config.max_token_length)
+
+    async def _connect(self, server: Any, protocol: InteractionProtocol) -> RolloutModel:
+        config, tokenizer = self.config, self.local_tokenizer
+        gives_ids = await check_model(
+            server.model,
+            tokenizer,
+            protocol,
+            need_logprobs=self.training and config.on_mismatch == "drop",
+            compare_tokenizer=config.check_tokenizer,
+        )
+        longest = config.max_token_length
+        return RolloutModel(server.model, tokenizer, gives_ids=gives_ids, max_sequence_tokens=longest, slots=server.sem)
 
     def _fit_problems(self, max_tokens: int) -> None:
         """Leave out problems whose prompts leave no room in a sequence of this length; at least one must remain."""

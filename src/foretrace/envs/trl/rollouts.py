@@ -4,7 +4,6 @@ token ids, and its reward function."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -14,7 +13,7 @@ from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
 from foretrace.envs.metrics import RolloutMetrics
-from foretrace.envs.rollout_model import RolloutModel, connect_model
+from foretrace.envs.rollout_model import RolloutModel, check_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings, describe_failures
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
@@ -92,7 +91,8 @@ class RolloutFunc:
         self._loop = BackgroundLoop(sandbox, sandbox_settings, max_concurrency)
         self._sink = TraceSink(traces_dir, "trl")
         self._loop.close_at_end(self._sink.close)
-        self._generate, self._max_tokens = generate, max_tokens
+        self._generate, self._server = (generate, None) if callable(generate) else (None, generate)
+        self._max_tokens = max_tokens
         self._trainer: Any = None
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
@@ -108,40 +108,30 @@ class RolloutFunc:
             options = getattr(trainer, "chat_template_kwargs", None) or {}
             self._tokenizer = LocalTokenizer(trainer.processing_class, _name_of(trainer), **options)
             self._runner = RolloutRunner(self._settings, self._loop.sandbox, self._tokenizer, self._sink)
-            self._model = self._loop.submit(self._open()).result()
+            self._gives_ids = self._loop.submit(self._open()).result()
             self._trainer = trainer
         rollouts: list[Rollout] = []
         for begin in range(0, len(problems), self._loop.max_concurrency):
             rollouts += self._run_together(problems[begin : begin + self._loop.max_concurrency], trainer)
         return self._make_lists(rollouts, problems)
 
-    async def _open(self) -> RolloutModel | None:
-        """Start the sandbox, and connect to the server if one is used."""
+    async def _open(self) -> bool:
+        """Start the sandbox, and return whether the samples have token ids: those of a server may not."""
         await self._loop.sandbox.start()
-        if self._generate is None or callable(self._generate):
-            return None
-        self._loop.close_at_end(self._generate.close)
-        return await connect_model(
-            self._generate,
-            self._tokenizer,
-            self._settings.protocol,
-            asyncio.Semaphore(self._loop.max_concurrency),
-            max_sequence_tokens=0,
-            need_logprobs=True,
-            compare_tokenizer=True,
-        )
+        if self._server is None:
+            return True
+        self._loop.close_at_end(self._server.close)
+        protocol = self._settings.protocol
+        return await check_model(self._server, self._tokenizer, protocol, need_logprobs=True, compare_tokenizer=True)
 
     def _run_together(self, problems: Sequence[Problem], trainer: Any) -> list[Rollout]:
         """Run the episodes in their thread, and generate for them in this one, the trainer's."""
-        served, batcher = self._model, RequestBatcher(len(problems))
-        slots: Any = contextlib.nullcontext() if served is None else served.slots
-        sampling = self._read_sampling(trainer)
+        batcher, sampling = RequestBatcher(len(problems)), self._read_sampling(trainer)
 
         async def run(number: int, problem: Problem) -> Rollout:
-            inner = served.model if served else BatchedModel(_name_of(trainer), self._tokenizer, batcher, number)
+            inner = self._server or BatchedModel(_name_of(trainer), self._tokenizer, batcher, number)
             longest = len(self._runner.render_prompt(problem)) + trainer.args.max_completion_length
-            ids = served is None or served.gives_ids
-            model = RolloutModel(inner, self._tokenizer, slots, gives_ids=ids, max_sequence_tokens=longest)
+            model = RolloutModel(inner, self._tokenizer, gives_ids=self._gives_ids, max_sequence_tokens=longest)
             try:
                 return await self._runner.run(problem, [model], sampling)
             finally:
@@ -153,7 +143,7 @@ class RolloutFunc:
                 raise failed
             return [result for result in results if isinstance(result, Rollout)]
 
-        generate = self._generate if callable(self._generate) else TrainedModel(trainer, self._tokenizer)
+        generate = self._generate or TrainedModel(trainer, self._tokenizer)
         running = self._loop.submit(run_all())
         running.add_done_callback(lambda _: batcher.batches.put(None))
         try:
@@ -166,7 +156,7 @@ class RolloutFunc:
     def _read_sampling(self, trainer: Any) -> Sampling:
         """The trainer's sampling, since its own logprobs are computed for that temperature."""
         args = trainer.args
-        if self._model is not None and (args.temperature != 1.0 or args.top_p != 1.0 or args.top_k):
+        if self._server is not None and (args.temperature != 1.0 or args.top_p != 1.0 or args.top_k):
             raise UsageError(
                 "a server's logprobs are those of temperature 1 without top_p and top_k: train with these "
                 "(GRPOConfig's defaults)"

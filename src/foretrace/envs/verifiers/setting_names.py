@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
 
 from foretrace.core.errors import ForetraceError
 from foretrace.envs.messages import make_option_style
 from foretrace.episodes.rollout import make_failure_message
 
-_Error = TypeVar("_Error", bound=ForetraceError)
-
-_FIELDS = ("feedback", "hints", "level", "max_turns", "protocol", "retries", "sandbox", "timeout", "workers")
-OPTIONS = {name: f"--env.agent.harness.{name.replace('_', '-')}" for name in _FIELDS} | {
-    "allow_weak_isolation": "--env.agent.harness.allow-weak-isolation",
+_FIELDS = "allow_weak_isolation feedback hints level max_turns protocol retries sandbox timeout workers"
+OPTIONS = {name: f"--env.agent.harness.{name.replace('_', '-')}" for name in _FIELDS.split()} | {
     "api_key_env": "--client.api-key-var",
     "base_url": "--client.base-url",
     "concurrency": "-c",
@@ -39,7 +35,7 @@ def describe_failure(error: Exception) -> str:
     return make_failure_message(error, _write_option)
 
 
-def rewrite_error(error: _Error) -> _Error:
+def rewrite_error(error: ForetraceError) -> ForetraceError:
     """A copy of an error, with its traceback, whose `str` names options of `vf-eval`: the library prints this text."""
     copied = copy.copy(error)
     copied.args = (render_error(error),)
