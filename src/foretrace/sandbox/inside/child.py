@@ -63,7 +63,7 @@ class Confinement:
 def main(
     confinement: Confinement,
     role: str,
-    rlimits: list[tuple[int, int, int]],
+    rlimits: list[tuple[int, int]],
     descriptors: tuple[int, ...],
 ) -> NoReturn:
     """Enter the confinement, then serve the request that arrives on the channel. Never returns.
@@ -110,7 +110,7 @@ def place_descriptors(descriptors: tuple[int, ...]) -> None:
         os.dup2(descriptor, target)
 
 
-def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
+def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int]], *, forks: bool = False) -> int:
     """Give up privileges, in an order in which each step is still allowed; close all descriptors except 0 to 3.
 
     Returns:
@@ -119,8 +119,8 @@ def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, in
     os.setsid()
     if confinement.level < 2:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's handler is not for children
-    for kind, soft, hard in rlimits:
-        resource.setrlimit(kind, (soft, hard))
+    for kind, limit in rlimits:
+        resource.setrlimit(kind, (limit, limit))
     os.chdir(confinement.scratch)
     if confinement.user is not None:
         become_user(confinement.user)
@@ -140,10 +140,8 @@ def become_user(user: int) -> None:
     os.setresuid(user, user, user)
 
 
-def make_rlimits(
-    limits: dict[str, Any], confinement: Confinement, *, checkpoints: int = 0
-) -> list[tuple[int, int, int]]:
-    """Resource limits as (kind, soft, hard), within what this process may set.
+def make_rlimits(limits: dict[str, Any], confinement: Confinement, *, checkpoints: int = 0) -> list[tuple[int, int]]:
+    """Resource limits by kind, within what this process may set.
 
     Args:
         limits: the fields of `base.Limits`.
@@ -151,22 +149,23 @@ def make_rlimits(
     """
     mib = 1024 * 1024
     wanted = {
-        "RLIMIT_AS": int(limits["memory_mb"]) * mib,
-        "RLIMIT_CPU": int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server is more precise
-        "RLIMIT_FSIZE": int(limits["file_mb"]) * mib,
-        "RLIMIT_NOFILE": int(limits["open_files"]),
-        "RLIMIT_CORE": 0,
-        "RLIMIT_MEMLOCK": 0,
-        "RLIMIT_MSGQUEUE": 0,
+        resource.RLIMIT_CPU: int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server is more precise
+        resource.RLIMIT_FSIZE: int(limits["file_mb"]) * mib,
+        resource.RLIMIT_NOFILE: int(limits["open_files"]),
     }
+    if sys.platform == "linux":  # macOS refuses it
+        wanted[resource.RLIMIT_AS] = int(limits["memory_mb"]) * mib
     if confinement.level == 3:  # at other levels it would count all processes of the user
-        wanted["RLIMIT_NPROC"] = int(limits["processes"]) + checkpoints
-    if sys.platform != "linux":
-        del wanted["RLIMIT_AS"]  # macOS refuses it
-    found: list[tuple[int, int, int]] = []
-    for kind, limit in ((getattr(resource, name, None), limit) for name, limit in wanted.items()):
-        if kind is not None:
-            hard = resource.getrlimit(kind)[1]
-            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            found.append((kind, limit, limit))
+        wanted[resource.RLIMIT_NPROC] = int(limits["processes"]) + checkpoints
+    found: list[tuple[int, int]] = []
+    for kind, limit in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        found.append((kind, limit if hard == resource.RLIM_INFINITY else min(limit, hard)))
     return found
+
+
+def drop_unused_limits() -> None:
+    """Have this process, and all its children, leave no core file, lock no memory and make no message queue."""
+    for name in ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE"):
+        if kind := getattr(resource, name, None):
+            resource.setrlimit(kind, (0, 0))

@@ -17,7 +17,7 @@ import sys
 from typing import Any, NoReturn
 
 from foretrace.sandbox.inside import answer, jail, syscalls, test_runner, together
-from foretrace.sandbox.inside.child import Confinement, become_user, make_rlimits
+from foretrace.sandbox.inside.child import Confinement, become_user, drop_unused_limits, make_rlimits
 from foretrace.sandbox.inside.parent_connection import (
     ParentConnection,
     move_descriptor_up,
@@ -137,6 +137,7 @@ def main() -> None:
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+        drop_unused_limits()
         forget_own_modules()
         gc.collect()
         gc.freeze()
@@ -259,7 +260,7 @@ def rehearse() -> None:
         "code": "def f(x):\n    return [x, 'a', 1.5, (x,)]\n",
         "calls": [["f", [1], {}]],
         "entry_point": "f",
-        "limits": {"reply_kb": 64},
+        "reply_kb": 64,
         "preamble": "",
         "setup_parts": [],
         "helpers": no_source,

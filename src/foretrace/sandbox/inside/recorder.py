@@ -113,7 +113,7 @@ class Recorder:
         self._facts = request["facts"]
         self._line_ups = {n: [[decode(c) for c in row] for row in rows] for n, rows in request.get("line_ups", ())}
         self._skeletons: Any = None
-        self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
+        self._limit = self._left = request["reply_kb"] * 1024
         self._records: dict[bytes, list[Any]] = {}
         self.strangers: list[type] = []
         """Classes of leaves that are not plain."""

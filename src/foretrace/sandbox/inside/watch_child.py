@@ -19,8 +19,9 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
 from foretrace.sandbox.inside.wire import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
-_READ_ONCE_S = 0.002
-"""The output of a run that ends within this time is read once, at the end; of a longer one, continuously."""
+_READ_ONCE_S = 0.01
+"""The output of a run that ends within this time is read once, at the end; of a longer one, continuously. Most verdicts
+take less, and each look costs CPU time here and in the parent."""
 _MAX_DATA = 64 << 20
 """Most bytes that a child may send over its channel."""
 _POLL_S = 0.05
@@ -233,7 +234,7 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     if pid == 0:
         child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
     os.close(stdin)
-    watched.begin(pid, reads_at_once=bool(request.get("interactive")))
+    watched.begin(pid, reads_at_once=request["interactive"])
     ended: list[Any] = [0]
 
     def has_ended() -> bool:
