@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import signal
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -14,11 +15,16 @@ from foretrace.sandbox.inside import answer, program, syscalls, test_runner, tog
 from foretrace.sandbox.inside.seccomp import SeccompFilter
 from foretrace.sandbox.inside.wire import FrameChannel
 
-ROLES = {"answer": answer.serve, "tests": test_runner.serve, "together": together.serve}
+ROLES: dict[str, Callable[[FrameChannel, dict[str, Any]], int | None]] = {
+    "run": program.run,
+    "replay": program.replay,
+    "answer": answer.serve,
+    "tests": test_runner.serve,
+    "together": together.serve,
+}
+"""By a request's mode: what serves it; may return an exit code."""
 CHANNEL_FD = 3
 """Descriptor of the channel to the parent; the fork server forwards its bytes."""
-_exit = os._exit
-"""Kept here, since code may replace `os._exit`."""
 
 
 class Confinement:
@@ -44,8 +50,8 @@ class Confinement:
         """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
         if sys.platform != "linux":
             return
-        if self.user is None and (self.level == 3 or os.getuid() == 0):
-            self.calls.append(syscalls.prepare_capability_drop())
+        if self.user is None and (self.level == 3 or os.getuid() == 0):  # it gives up all capabilities
+            self.calls.append(syscalls.prepare_call("capset", struct.pack("=II", 0x20080522, 0), bytes(24)))
         options = [(syscalls.PR_SET_DUMPABLE, 0)] if self.level else []
         if self.level < 3:  # there, the pid namespace ends with the fork server
             options.append((syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL)))
@@ -60,16 +66,11 @@ class Confinement:
             os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def main(
-    confinement: Confinement,
-    role: str,
-    rlimits: list[tuple[int, int]],
-    descriptors: tuple[int, ...],
-) -> NoReturn:
+def main(confinement: Confinement, role: str, rlimits: list[tuple[int, int]], descriptors: tuple[int, ...]) -> NoReturn:
     """Enter the confinement, then serve the request that arrives on the channel. Never returns.
 
     Args:
-        role: the request's `mode`: a key of `ROLES`, `replay` for blocks of a session, `run` for a program.
+        role: the request's mode: a key of `ROLES`.
         rlimits: result of `make_rlimits`.
         descriptors: stdin, stdout, stderr and the channel, all above 3.
     """
@@ -79,29 +80,16 @@ def main(
         enter_confinement(confinement, rlimits)
         channel = FrameChannel(CHANNEL_FD)
         request = channel.receive()
-        serve = ROLES.get(role)
-        if request is None:
-            pass  # the parent has gone
-        elif serve is not None:
-            serve(channel, request)
+        if request is not None:  # else the parent has gone
+            exit_code = ROLES[role](channel, request)
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
+                with contextlib.suppress(Exception):
                     stream.flush()
-            code = 0
-        elif role == "replay":
-            program.replay(channel, request["blocks"])
-            code = 0
-        else:
-            code = program.run(channel, request["code"])
+            code = exit_code or 0
     except BaseException as error:  # the confinement failed: the parent sees a run that sent nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
-        exit_process(code)
-
-
-def exit_process(code: int) -> NoReturn:
-    """Exit this process, even if its code has patched `os`."""
-    _exit(code & 0xFF)
+        program.exit_process(code)
 
 
 def place_descriptors(descriptors: tuple[int, ...]) -> None:

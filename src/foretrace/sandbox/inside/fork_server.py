@@ -18,18 +18,13 @@ from typing import Any, NoReturn
 
 from foretrace.sandbox.inside import answer, jail, syscalls, test_runner, together
 from foretrace.sandbox.inside.child import Confinement, become_user, drop_unused_limits, make_rlimits
-from foretrace.sandbox.inside.parent_connection import (
-    ParentConnection,
-    move_descriptor_up,
-    read_input,
-    remove_contents,
-)
+from foretrace.sandbox.inside.parent_connection import ParentConnection, move_descriptor_up, read_input, remove_contents
 from foretrace.sandbox.inside.recorder import Recorder
 from foretrace.sandbox.inside.seccomp import SeccompFilter, make_child_program, make_server_program
 from foretrace.sandbox.inside.session import serve_session
 from foretrace.sandbox.inside.syscalls import CallError
 from foretrace.sandbox.inside.watch_child import serve_run
-from foretrace.sandbox.inside.wire import FAILED, READY, RUN, STDIN, FrameChannel, pack_frame
+from foretrace.sandbox.inside.wire import ANSWER_MODULE, FAILED, READY, RUN, STDIN, FrameChannel, pack_frame
 
 _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
@@ -273,12 +268,12 @@ def rehearse() -> None:
     channel = FrameChannel(theirs.fileno())
     answer.serve(channel, channel.receive() or {})
     recorder = Recorder(request, together=True)
-    names = test_runner.make_names(request, vars(sys.modules[answer.MODULE]))
+    names = test_runner.make_names(request, vars(sys.modules[ANSWER_MODULE]))
     test_runner.run_tests(request, names, recorder, lambda *_: channel.send(recorder.take()))
     ours.close()
     theirs.close()
     linecache.clearcache()
-    del sys.modules[answer.MODULE]
+    del sys.modules[ANSWER_MODULE]
     sys.modules["__main__"], sys.argv = main, argv
 
 
