@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +12,13 @@ from hostile.settings import SETTINGS
 
 
 @pytest.fixture(scope="session")
-def host() -> Iterator[Callable[[str], Host]]:
+def linux() -> None:
+    if sys.platform != "linux":
+        pytest.skip("the local sandbox isolates on Linux")
+
+
+@pytest.fixture(scope="session")
+def host(linux: None) -> Iterator[Callable[[str], Host]]:
     """The guarded parent at a setting."""
     hosts: dict[str, Host] = {}
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from hostile.harness import Host, Snippet, violations
 from hostile.load import load
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the local sandbox isolates on Linux")
 _WEAK = {"allow_weak_isolation": True, "min_level": 0}
 SETTINGS = {
     "L3": {"level": 3, "min_level": 3},
@@ -25,7 +25,7 @@ ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snipp
 BEHAVED = load("behaved")
 
 
-def runs(setting: str) -> list[object]:
+def _runs(setting: str) -> list[Any]:
     """Parameters (snippet, form) of what must show no violation at a setting.
 
     The form `together` runs the tests in the candidate's process: test_together.py says what can be forged there.
@@ -41,13 +41,13 @@ def runs(setting: str) -> list[object]:
     return _sample(setting, found[::5] if setting == "container" else found)
 
 
-def runs_together() -> list[object]:
+def runs_together() -> list[Any]:
     """Forgeries, each in the form `together`."""
     forging = [snippet for snippet in ATTACKS if snippet.kind == "forge" and snippet.forms != ("program",)]
     return _sample("together", [(snippet, "together") for snippet in forging])
 
 
-def _sample(setting: str, found: list[tuple[Snippet, str]]) -> list[object]:
+def _sample(setting: str, found: list[tuple[Snippet, str]]) -> list[Any]:
     return [
         pytest.param(
             *(snippet, form),
@@ -70,3 +70,13 @@ def check(host: Host, snippet: Snippet, form: str) -> None:
         if not found or not all(each.startswith(("late: ", "left: ")) for each in found):
             break
     assert not found, (found, seen.ending, seen.everything[:1500])
+
+
+def make_test(setting: str) -> Any:
+    """The test that nothing which is run at a setting shows a violation."""
+
+    @pytest.mark.parametrize(("snippet", "form"), _runs(setting))
+    def test(host: Callable[[str], Host], snippet: Snippet, form: str) -> None:
+        check(host(setting), snippet, form)
+
+    return test

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
+from hostile.harness import Host
+from hostile.settings import make_test
 
-from hostile.harness import Host, Snippet
-from hostile.settings import LINUX, check, runs
-
-pytestmark = LINUX
-
-
-@pytest.mark.parametrize(("snippet", "form"), runs("container"))
-def test_no_violation(host: Callable[[str], Host], snippet: Snippet, form: str) -> None:
-    check(host("container"), snippet, form)
+test_no_violation = make_test("container")
 
 
 def test_it_says_what_it_lacks(host: Callable[[str], Host]) -> None:

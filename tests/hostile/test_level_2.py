@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from hostile.settings import make_test
 
-import pytest
-
-from hostile.harness import Host, Snippet
-from hostile.settings import LINUX, check, runs
-
-pytestmark = LINUX
-
-
-@pytest.mark.parametrize(("snippet", "form"), runs("L2"))
-def test_no_violation(host: Callable[[str], Host], snippet: Snippet, form: str) -> None:
-    check(host("L2"), snippet, form)
+test_no_violation = make_test("L2")

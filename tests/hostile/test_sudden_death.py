@@ -18,10 +18,8 @@ import pytest
 
 from hostile import tree
 from hostile.harness import HERE
-from hostile.settings import LINUX, SETTINGS
+from hostile.settings import SETTINGS
 from timing import AT_ONCE_S
-
-pytestmark = LINUX
 
 _TOUGH = """
 import os, signal, time
@@ -48,7 +46,7 @@ _RUNS = {
 
 
 @pytest.fixture
-def keeper() -> Iterator[list[subprocess.Popen[bytes]]]:
+def keeper(linux: None) -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for one in started:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +115,12 @@ def spoiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def blocks(box: Box) -> Iterator[Blocks]:
-    blocks = Blocks(box)
-    yield blocks
-    blocks.close()
+    with closing(Blocks(box)) as blocks:
+        yield blocks
 
 
 @pytest.fixture
 def brief(box: Box) -> Iterator[Blocks]:
     """A session whose blocks have little time."""
-    blocks = Blocks(box, QUICK)
-    yield blocks
-    blocks.close()
+    with closing(Blocks(box, QUICK)) as blocks:
+        yield blocks

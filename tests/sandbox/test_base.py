@@ -97,11 +97,11 @@ def test_sessions(any_box: Box) -> None:
         assert (await session.run("print(x)")).stdout == "[1]\n"
         await session.run("x.append(3)")
         assert (await session.run("print(x)", at=one.step)).stdout == "[1]\n"
-        with pytest.raises(SandboxError):
+        with pytest.raises(SandboxError, match="no state"):
             await session.run("x", at=999)
         await session.close()
         await session.close()
-        with pytest.raises(SandboxError):
+        with pytest.raises(SandboxError, match="closed"):
             await session.run("x")
 
     any_box.do(use())

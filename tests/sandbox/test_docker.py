@@ -24,6 +24,8 @@ from foretrace.sandbox import docker
 from foretrace.sandbox.base import Limits, SandboxSettings
 from foretrace.sandbox.docker import DockerSandbox
 from foretrace.sandbox.forkserver.server_process import ENVIRONMENT
+from hostile.tree import alive
+from sandbox.boxes import until
 
 # The stand-in's containers have a /tmp of their own, in which a virtual environment may lie: the Python behind it.
 PYTHON = os.path.realpath(sys.executable)
@@ -100,20 +102,8 @@ def refusal(settings: SandboxSettings = SETTINGS) -> str:
     return str(found.value)
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def gone(pids: list[int], within_s: float = 5.0) -> bool:
-    end = time.monotonic() + within_s
-    while any(alive(pid) for pid in pids):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
+    return until(lambda: not any(map(alive, pids)), within_s)
 
 
 def test_the_command_confines_and_mounts_nothing() -> None:

@@ -123,11 +123,7 @@ def test_without_landlock_too_it_is_an_error_unless_allowed() -> None:
 def test_without_any_of_them_level_0_needs_to_be_allowed() -> None:
     names = (*NAMESPACES, *LANDLOCK, "seccomp")
     assert "seccomp" in try_in(refusing(*names))["error"]
-    found = try_in(
-        refusing(*names),
-        code="print(1)",
-        allow_weak_isolation=True,
-    )
+    found = try_in(refusing(*names), code="print(1)", allow_weak_isolation=True)
     assert found["level"] == 0 and found["run"][:2] == ["ok", "1\n"] and len(found["warnings"]) == 1
 
 

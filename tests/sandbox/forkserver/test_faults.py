@@ -80,9 +80,6 @@ def test_limits_without_sense(jailed: Box, limits: dict[str, Any]) -> None:
     assert result.ending in ("ok", "timeout", "memory"), result
 
 
-# Full disks
-
-
 # Interpreters
 
 

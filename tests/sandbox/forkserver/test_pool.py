@@ -173,14 +173,6 @@ def test_ctrl_c_ends_at_once_and_cleanly(tmp_path: Path, whole_group: bool) -> N
     assert_quick(took, 1.5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_the_parent(tmp_path: Path, number: signal.Signals) -> None:
-    process, mark = running(tmp_path, "parent")
-    process.send_signal(number)
-    process.communicate(timeout=2 * AT_ONCE_S)
-    assert until(lambda: not marked(mark)), marked(mark)
-
-
 @pytest.mark.parametrize("level", [2, 1, 0])
 def test_no_run_outlives_its_fork_server(runner: asyncio.Runner, level: int) -> None:
     """Where there is a filter, not even one that takes back that it shall die with its parent."""

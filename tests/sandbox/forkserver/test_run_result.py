@@ -41,27 +41,6 @@ def judge(box: Box, code: str, tests: list[Test], **more: Any) -> Verdict:
     return box.do(box.sandbox.judge(code, tests, entry_point="f", limits=PATIENT, **more))
 
 
-PUT = "import os, time\nput = lambda b: os.write(3, len(b).to_bytes(4, 'big') + b)\n"
-RULE_BREAKERS = {
-    "a frame that is none of its own": f"{PUT}def f(x):\n  put(b'[\"test\",1]')\n  time.sleep(60)",
-    "one answer too many": (
-        f"{PUT}def f(x):\n  for n in b'7', b'8': put(b'[\"value\",' + n + b',null]')\n  return 7 * x"
-    ),
-    "no frame": f"{PUT}def f(x):\n  os.write(3, b'xxxxxxxxx')\n  time.sleep(60)",
-    "when loaded": f"{PUT}put(b'[\"loaded\",5]')\ntime.sleep(60)",
-    "a failure that is none": f"{PUT}put(b'[\"failed\",5]')\ntime.sleep(60)",
-}
-
-
-@pytest.mark.parametrize("name", RULE_BREAKERS)
-@pytest.mark.parametrize("tests", [ASSERTS, CHECK], ids=["values", "calls"])
-def test_who_breaks_the_rules_is_ended_at_once(any_level: Box, tests: list[Test], name: str) -> None:
-    began = time.monotonic()
-    verdict = judge(any_level, RULE_BREAKERS[name], tests)
-    assert not any(test.passed for test in verdict.tests) and time.monotonic() - began < AT_ONCE_S, verdict
-    assert verdict.ending == "killed" and verdict.error and verdict.error.kind == "OutOfTurn", verdict
-
-
 @pytest.mark.parametrize("form", ["values", "calls"])
 def test_who_does_not_leave_is_ended_soon(jailed: Box, form: Any) -> None:
     """What it answered before counts, since it was right."""
@@ -80,22 +59,8 @@ def test_a_candidate_that_cannot_be_loaded_does_not_keep_the_tests_running(any_l
 
 def test_a_run_that_breaks_its_channel_is_killed_for_it(any_level: Box) -> None:
     result = any_level.run("import os, time\nos.write(3, b'xxxxxxxxx')\ntime.sleep(60)", wall_s=30.0)
-    assert (
-        result.ending == "killed" and result.error and result.error.kind == "OutOfTurn" and result.seconds < AT_ONCE_S
-    )
-
-
-def test_code_that_ends_its_session_has_not_lost_it(any_level: Box) -> None:
-    async def use() -> Any:
-        async with await any_level.sandbox.session(limits=Limits(wall_s=2.0)) as session:
-            await session.run("import os, signal")
-            return await session.run("os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)")
-
-    if any_level.level == 0:
-        pytest.skip("code may kill its fork server")
-    result = any_level.do(use())
-    assert result.ending in ("killed", "error") and result.step is None, result
-    assert any_level.out("print(1)") == "1\n"
+    assert result.ending == "killed" and result.error and result.error.kind == "OutOfTurn"
+    assert result.seconds < AT_ONCE_S
 
 
 def test_a_session_that_cannot_start_says_why(jailed: Box) -> None:

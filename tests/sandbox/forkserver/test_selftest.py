@@ -51,7 +51,7 @@ SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
     "filter lets forks, sockets and chmod": (
         SECCOMP, INSTRUCTIONS, f"_ALLOWED += ' fork clone socket chmod'\n{INSTRUCTIONS}", 2, {
         "fork", "socket", "metadata"}),
-    "no limits": ("child.py", "resource.setrlimit(kind, (soft, hard))", "pass", 3, {"limits"}),
+    "no limits": ("child.py", "resource.setrlimit(kind, (limit, limit))", "pass", 3, {"limits"}),
     "no new namespaces": ("jail.py", '"net", "ipc"', '"ipc"', 3, {"namespaces"}),
     "no scratch": ("jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),
 }  # fmt: skip

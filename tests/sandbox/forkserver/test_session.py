@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -30,10 +31,9 @@ def test_blocks_accumulate(blocks: Blocks) -> None:
 def test_sessions_work_in_a_python_without_pidfd_open(spoiled: Any, runner: asyncio.Runner) -> None:
     spoiled("watch_child.py", "os.pidfd_open(pid)", "os.no_pidfd_open(pid)")
     for box in box_at(3, runner):
-        own = Blocks(box)
         texts = ("x = 1", "import time; time.sleep(0.1); x += 1", "import os; os._exit(3)", "print(x)")
-        assert [own.run(text).ending for text in texts] == ["ok", "ok", "exit", "ok"]
-        own.close()
+        with closing(Blocks(box)) as own:
+            assert [own.run(text).ending for text in texts] == ["ok", "ok", "exit", "ok"]
 
 
 def test_the_time_of_a_block_ends_with_it_though_the_parent_is_busy(jailed: Box) -> None:
@@ -122,15 +122,6 @@ def test_unknown_states_are_refused(blocks: Blocks) -> None:
     assert blocks.out("print(x)") == "1\n"
 
 
-def test_a_closed_session_says_so(box: Box) -> None:
-    blocks = Blocks(box)
-    blocks.out("x = 1")
-    blocks.close()
-    blocks.close()
-    with pytest.raises(SandboxError, match="closed"):
-        blocks.run("x")
-
-
 def test_calls_at_one_time_on_one_session_take_turns(blocks: Blocks) -> None:
     async def all_() -> list[str]:
         await blocks.session.run("x = []")
@@ -171,22 +162,19 @@ async def _spoil(session: Any, how: str) -> None:
 
 
 def test_files_stay_for_the_session_and_go_with_it(jailed: Box) -> None:
-    blocks = Blocks(jailed)
-    blocks.out("open('f', 'w').write('x')")
-    assert blocks.out("import os; print(os.listdir('.'))") == "['f']\n"
-    blocks.close()
-    again = Blocks(jailed)
-    assert again.out("import os; print(os.listdir('.'))") == "[]\n"
-    again.close()
+    with closing(Blocks(jailed)) as blocks:
+        blocks.out("open('f', 'w').write('x')")
+        assert blocks.out("import os; print(os.listdir('.'))") == "['f']\n"
+    with closing(Blocks(jailed)) as again:
+        assert again.out("import os; print(os.listdir('.'))") == "[]\n"
 
 
 def test_what_a_thread_does_after_its_block_belongs_to_the_state(jailed: Box) -> None:
-    blocks = Blocks(jailed)
     code = "import threading, time\nx = []\ndef later(): time.sleep(.2); x.append(1)\n"
-    blocks.out(code + "threading.Thread(target=later).start()")
-    time.sleep(0.6)
-    found = blocks.out("print(x, threading.active_count())")
-    blocks.close()
+    with closing(Blocks(jailed)) as blocks:
+        blocks.out(code + "threading.Thread(target=later).start()")
+        time.sleep(0.6)
+        found = blocks.out("print(x, threading.active_count())")
     if found.startswith("[] "):
         raise LateError("the thread has not slept its 0.2 s in 0.6 s")
     assert found == "[1] 1\n"
@@ -208,9 +196,8 @@ def tell(blocks: Blocks) -> tuple[str, str]:
 @pytest.fixture
 def control(box: Box) -> Iterator[Blocks]:
     """A session in which nothing is run early."""
-    control = Blocks(box)
-    yield control
-    control.close()
+    with closing(Blocks(box)) as control:
+        yield control
 
 
 @pytest.mark.parametrize("guess", ["x = 5", "x = 6; 1 / 0", "while True: pass"])

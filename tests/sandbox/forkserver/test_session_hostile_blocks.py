@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -52,12 +53,8 @@ HOSTILE: dict[str, str] = {
 SURVIVORS = ("patches exit", "fills the disk", "changes signals")
 """After these the session serves on."""
 ROLLED_BACK = (
-    "writes junk",
-    "writes a number",
-    "writes an empty list",
-    "writes an object",
-    "closes its channel",
-    "forks and hangs",
+    *("writes junk", "writes a number", "writes an empty list", "writes an object"),
+    *("closes its channel", "forks and hangs"),
 )
 """These make no state, and the one before serves on."""
 
@@ -87,6 +84,5 @@ def test_a_hostile_block(brief: Blocks, name: str) -> None:
     brief.close()
     box = brief.box
     assert box.out("import os; print(os.listdir('.') if os.getcwd() != '/' else [])") == "[]\n"
-    again = Blocks(box)
-    assert again.out("x = 2; print(x)") == "2\n"
-    again.close()
+    with closing(Blocks(box)) as again:
+        assert again.out("x = 2; print(x)") == "2\n"

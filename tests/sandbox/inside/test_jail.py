@@ -20,13 +20,8 @@ def test_the_jail_holds_the_library_and_nothing_else(jailed: Box, tmp_path: Path
     library = os.path.realpath(os.path.dirname(os.__file__)).split("/")[1]
     assert set(tops) <= {"box", "tmp", "dev", "etc", "usr", "lib", "lib64", "bin", library}
     files = json.loads(jailed.out("import os, json; print(json.dumps([os.listdir('/etc'), os.listdir('/dev')]))"))
-    assert set(files[0]) <= {"ld.so.cache", "localtime", "mime.types"} and set(files[1]) == {
-        "null",
-        "zero",
-        "urandom",
-        "random",
-        "shm",
-    }
+    assert set(files[0]) <= {"ld.so.cache", "localtime", "mime.types"}
+    assert set(files[1]) == {"null", "zero", "urandom", "random", "shm"}
     assert jailed.out("import os; open('/dev/shm/x', 'w').close(); print(os.listdir('.'))") == "['x']\n"
     for path in ("/proc", "/sys", "/home", "/etc/passwd", "/var", str(tmp_path), "/etc/hostname"):
         assert jailed.run(f"import os; os.stat({path!r})").ending == "error", path
@@ -99,13 +94,8 @@ def test_carving_leaves_holes_out(tmp_path: Path) -> None:
 def test_places_exist_and_leave_packages_out(tmp_path: Path) -> None:
     roots, holes, packages = jail.find_paths([str(tmp_path), str(tmp_path / "missing")])
     assert all(os.path.exists(p) for p in (*roots, *holes)) and packages == [str(tmp_path)]
-    assert os.path.realpath(os.path.dirname(os.__file__)) in roots and not {
-        "/",
-        "/etc",
-        "/home",
-        "/root",
-        "/usr",
-    } & set(roots)
+    assert os.path.realpath(os.path.dirname(os.__file__)) in roots
+    assert not {"/", "/etc", "/home", "/root", "/usr"} & set(roots)
     import msgspec
 
     package = os.path.realpath(os.path.dirname(msgspec.__file__))

@@ -1,4 +1,4 @@
-"""The fork server's connection: messages however they are cut, streams, memory that children do not get, and forks."""
+"""The fork server's connection: messages however they are cut, what it leaves without a parent, and forks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foretrace.sandbox.inside.parent_connection import (
-    MESSAGE_HEADER,
-    ParentConnection,
-    make_wiped_memory,
-)
+from foretrace.sandbox.inside.parent_connection import MESSAGE_HEADER, ParentConnection
 
 
 @pytest.fixture
@@ -44,30 +40,6 @@ def test_messages_come_whole_wherever_they_are_cut(ends: tuple[socket.socket, Pa
         while (one := control.take()) is not None:
             found.append(one)
     assert found == wanted and control.take() is None
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux wipes memory on a fork")
-def test_a_forked_child_finds_zeros(ends: tuple[socket.socket, ParentConnection]) -> None:
-    memory, wiped = make_wiped_memory()
-    plain = bytearray(b"secret")
-    memory[:6] = plain
-    parent, control = ends
-    parent.sendall(message(b"R", b"told") + message(b"S", b"more"))
-    control.fill()
-    control.queue_from(_pipe(b"said"), b"O")
-    pid = os.fork()
-    if pid == 0:
-        clean = not any(memory) and not any(control._in) and not any(control._out)
-        os._exit(0 if clean and plain == b"secret" else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and wiped and control.wiped
-    assert bytes(memory[:6]) == b"secret" and control.take() == (b"R", b"told") and b"said" in bytes(control._out[:40])
-
-
-def _pipe(data: bytes) -> int:
-    reader, writer = os.pipe()
-    os.write(writer, data)
-    os.close(writer)
-    return reader
 
 
 LEAVES = """

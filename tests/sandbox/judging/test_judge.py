@@ -56,40 +56,6 @@ def test_unreached_asserts_pass_where_the_test_comes_to_its_end_as_in_python(jud
     assert broken.tests[0].error == "not reached: TypeError: 'int' object is not iterable"
 
 
-STACK = """
-class Stack:
-    def __init__(self, *items): self.items = list(items)
-    def push(self, x): self.items.append(x); return self
-    def pop(self):
-        if not self.items: raise IndexError('empty')
-        return self.items.pop()
-    def __len__(self): return len(self.items)
-    def __iter__(self): return iter(self.items)
-    def __eq__(self, other): return isinstance(other, Stack) and self.items == other.items
-    def __add__(self, other): return Stack(*self.items, *(other.items if isinstance(other, Stack) else [other]))
-    def __str__(self): return f'Stack{self.items}'
-    def __contains__(self, x): return x in self.items
-    def __getitem__(self, i): return self.items[i]
-    @classmethod
-    def of(cls, n): return cls(*range(n))
-"""
-
-
-LIAR = """
-class Liar:
-    def __getattr__(self, name): return self
-    def __call__(self, *a, **k): return self
-    def __bool__(self): return True
-    def __len__(self): return 2
-    def __iter__(self): return iter(())
-    def __float__(self): return 0.0
-    __hash__ = None
-for name in 'eq ne lt le gt ge contains'.split(): setattr(Liar, f'__{name}__', lambda *a: True)
-for name in 'add sub mul truediv mod abs neg getitem radd rsub'.split(): setattr(Liar, f'__{name}__', lambda *a: 0.0)
-Stack = f = Liar()
-"""
-
-
 def test_a_function_that_gives_objects_is_judged_in_one_process(judged: Judge) -> None:
     code = "import collections\nP = collections.namedtuple('P', 'a b')\ndef f(x): return P(x, x + 1)"
     tests = "for n in (1, 2):\n    assert f(n).b == n + 1"

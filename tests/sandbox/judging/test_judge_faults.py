@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from foretrace.core.errors import ForetraceError, ProblemError
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
 from sandbox.boxes import Box, marked, own_descriptors, own_zombies
@@ -56,17 +55,9 @@ def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -
     assert good.passed and good.ending == "ok", good
     bad = {
         "syntax": "def add(a, b:\n",
-        "null byte": code + "\0",
-        "surrogate": code + "x = '\ud800'",
         "surrogate message": "raise ValueError('\\ud800')",
-        "missing": "def other(): pass",
         "not callable": "add = 5",
-        "empty": "",
-        "huge": "#" * 2_000_000,
         "raises": "1/0",
-        "exits": "import sys; sys.exit(0)",
-        "leaves": "import os; os._exit(0)",
-        "crashes": "import ctypes; ctypes.string_at(0)",
         "hangs": "while True: pass",
         "sleeps": "import time; time.sleep(60)",
         "raises late": "def add(a, b): raise ValueError('\\ud800')\nprint(add(1, 2))",
@@ -79,33 +70,9 @@ def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -
         verdict = judge(box, text, tests, limits=limits)
         assert not verdict.passed, (name, verdict)
         assert verdict.counts.total == good.counts.total, (name, verdict)
-        assert verdict.error or verdict.ending != "ok" or any(t.error or t.actual is not None for t in verdict.tests), (
-            name
-        )
+        said = verdict.error or verdict.ending != "ok" or any(t.error or t.actual is not None for t in verdict.tests)
+        assert said, name
     assert judge(box, code, tests).passed
-
-
-@pytest.mark.parametrize(
-    "tests",
-    [
-        (Test(code="assert add(1, 2 == 3"),),
-        (Test(code="assert add(1, 2) == 3\0"),),
-        (Test(code="x = '\ud800'\nassert add(1, 2) == 3"),),
-        (Test(code=""),),
-        (Test(code="add(1, 2)"),),
-        (),
-        (Test(),),
-        (Test(code="assert add(1, 2) == 3"), Test(stdin="1", stdout="1")),
-        (Test(code="assert " + "(" * 400 + "1" + ")" * 400),),
-        (Test(code="assert add(1, 2) == " + "-" * 100_000 + "1"),),
-    ],
-    ids=range(10),
-)
-def test_tests_that_are_none(box: Box, tests: Any) -> None:
-    with pytest.raises((ProblemError, ForetraceError)) as caught:
-        judge(box, ADD, tests)
-    assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 500
-    assert judge(box, ADD, ASSERTS).passed
 
 
 @pytest.mark.slow

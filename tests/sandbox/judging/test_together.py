@@ -45,15 +45,8 @@ def test_a_cheat_fails_and_is_flagged(judged: Judge, name: str) -> None:
 
 def test_honest_answers_have_no_flags(judged: Judge) -> None:
     verdict = judged(STACK, TEST, entry_point="Stack")
-    assert (
-        verdict.passed
-        and verdict.flags == ()
-        and (verdict.tests[0].actual, verdict.tests[0].expected)
-        == (
-            "49",
-            "49",
-        )
-    )
+    (test,) = verdict.tests
+    assert verdict.passed and verdict.flags == () and (test.actual, test.expected) == ("49", "49")
     assert judged(NO_POP, TEST, entry_point="Stack").flags == ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -157,17 +158,21 @@ StartChild = Callable[[dict[str, Any], Limits], AbstractAsyncContextManager[Chil
 """Starts a child for a request (`mode`, `code`, ...) under limits."""
 
 
+@functools.lru_cache
+def _pack_run(mode: str, limits: Limits, interactive: bool) -> bytes:
+    """What the fork server parses of a request. The rest is forwarded to the child without staying in its memory."""
+    return json.dumps({"mode": mode, "limits": msgspec.to_builtins(limits), "interactive": interactive}).encode("ascii")
+
+
 @contextlib.asynccontextmanager
 async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
     """Start a child on `server` for `request`. Leaving the block before the child has exited kills the server, unless
     the task was cancelled and ending the child alone succeeds."""
     server.runs += 1
-    request = {**request, "limits": msgspec.to_builtins(limits)}
+    request = {**request, "reply_kb": limits.reply_kb}
     if stdin := request.pop("stdin", ""):
         server.send((wire.STDIN, stdin.encode("utf-8", "surrogatepass")))
-    # The fork server parses only this. The request itself is forwarded to the child without staying in its memory.
-    for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
-    run = (wire.RUN, json.dumps(for_server).encode("ascii"))
+    run = (wire.RUN, _pack_run(request.pop("mode"), limits, request.pop("interactive", False)))
     channel = ChildChannel(server, limits, run, (wire.TO_CHILD, wire.pack_frame(request)))
     try:
         yield channel

@@ -10,8 +10,8 @@ from typing import Any
 from foretrace.sandbox.inside.calls import Caller, NotPlainError
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.values import decode, encode
+from foretrace.sandbox.inside.wire import ANSWER_MODULE
 
-MODULE = "solution"
 FILE = "solution.py"
 _METHOD_CLASS = "Solution"
 """The class whose methods may stand in for a required function."""
@@ -22,10 +22,10 @@ def load_module(request: dict[str, Any]) -> dict[str, Any]:
 
     What the code may build on runs first: the statements of the tests' setup that do not need it, and the prompt.
     """
-    module = types.ModuleType(MODULE)
+    module = types.ModuleType(ANSWER_MODULE)
     space = module.__dict__
     space["__file__"] = FILE
-    sys.modules[MODULE] = module  # dataclasses, pickle and typing look there
+    sys.modules[ANSWER_MODULE] = module  # dataclasses, pickle and typing look there
     for part in (*request.get("setup_parts", ()), request.get("preamble")):
         if part:
             try:
@@ -64,44 +64,33 @@ def bind_method(namespace: dict[str, Any], entry_point: str) -> None:
     def call(*args: Any, **named: Any) -> Any:
         return getattr(kind(), method)(*args, **named)
 
-    call.__name__, call.__doc__, call.__module__ = method, getattr(kind, method).__doc__, MODULE
+    call.__name__, call.__doc__, call.__module__ = method, getattr(kind, method).__doc__, ANSWER_MODULE
     namespace[entry_point] = call
     namespace.setdefault(method, call)
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Load `request["code"]`, then make the calls of the request or those that the tests ask for."""
-    # Kept here, so that code that patches modules breaks as little as possible.
-    send, limit, make_call = channel.send, int(request["limits"]["reply_kb"]) * 1024, _make_call
     caller = Caller(channel) if "calls" not in request else None
     loaded = load(request)
     if isinstance(loaded, list):
-        send(loaded)
+        channel.send(loaded)
     elif caller is None:
-        send(["loaded"])
+        channel.send(["loaded"])
         for name, args, named in request["calls"]:
-            send(make_call(loaded, name, args, named, limit))
+            channel.send(_make_call(loaded, name, args, named, request["reply_kb"] * 1024))
     else:
         names = {name: loaded[name] for name in request["names"] if name in loaded}
         try:
             given = {name: caller.encode(value) for name, value in names.items()}
         except NotPlainError as error:
-            send(["other", str(error)])
+            channel.send(["other", str(error)])
             return
-        send(["loaded", given])
+        channel.send(["loaded", given])
         caller.serve()
 
 
-def _make_call(
-    namespace: dict[str, Any],
-    name: str,
-    args: list[Any],
-    named: dict[str, Any],
-    limit: int,
-    encode: Any = encode,
-    decode: Any = decode,
-    describe: Any = describe_error,
-) -> list[Any]:
+def _make_call(namespace: dict[str, Any], name: str, args: list[Any], named: dict[str, Any], limit: int) -> list[Any]:
     try:
         if name not in namespace:
             raise NameError(f"name {name!r} is not defined")
@@ -109,4 +98,4 @@ def _make_call(
         options = {key: decode(arg) for key, arg in named.items()}
         return ["value", encode(namespace[name](*positional, **options), limit), None]
     except BaseException as error:  # even SystemExit: what a call raises is its answer
-        return ["raised", describe(error)]
+        return ["raised", describe_error(error)]

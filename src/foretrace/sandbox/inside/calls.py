@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from foretrace.sandbox.inside.values import Decoder, Encoder, NotEncodableError
+from foretrace.sandbox.inside.wire import ANSWER_MODULE
 
 _MAX_BYTES = 1 << 20
 """Most bytes of one value: tests with larger values are run in one process."""
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _CHANGING = (list, dict, set, bytearray, tuple)
-OWN_MODULE = "solution"
 
 
 class NotPlainError(BaseException):
@@ -165,7 +165,7 @@ class Caller:
         if isinstance(error, (StopIteration, StopAsyncIteration)):
             # It would end loops of the tests before their asserts.
             error = RuntimeError(f"the function raised {type(error).__name__}")
-        if type(error).__module__ == OWN_MODULE or error.__dict__ or error.__cause__ is not None:
+        if type(error).__module__ == ANSWER_MODULE or error.__dict__ or error.__cause__ is not None:
             return ["other", "an exception of a class of its own, or with more than its arguments"]
         names = [[kind.__module__, kind.__qualname__] for kind in type.mro(type(error))]
         try:

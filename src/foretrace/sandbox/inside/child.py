@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import signal
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -14,11 +15,16 @@ from foretrace.sandbox.inside import answer, program, syscalls, test_runner, tog
 from foretrace.sandbox.inside.seccomp import SeccompFilter
 from foretrace.sandbox.inside.wire import FrameChannel
 
-ROLES = {"answer": answer.serve, "tests": test_runner.serve, "together": together.serve}
+ROLES: dict[str, Callable[[FrameChannel, dict[str, Any]], int | None]] = {
+    "run": program.run,
+    "replay": program.replay,
+    "answer": answer.serve,
+    "tests": test_runner.serve,
+    "together": together.serve,
+}
+"""By a request's mode: what serves it; may return an exit code."""
 CHANNEL_FD = 3
 """Descriptor of the channel to the parent; the fork server forwards its bytes."""
-_exit = os._exit
-"""Kept here, since code may replace `os._exit`."""
 
 
 class Confinement:
@@ -44,8 +50,8 @@ class Confinement:
         """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
         if sys.platform != "linux":
             return
-        if self.user is None and (self.level == 3 or os.getuid() == 0):
-            self.calls.append(syscalls.prepare_capability_drop())
+        if self.user is None and (self.level == 3 or os.getuid() == 0):  # it gives up all capabilities
+            self.calls.append(syscalls.prepare_call("capset", struct.pack("=II", 0x20080522, 0), bytes(24)))
         options = [(syscalls.PR_SET_DUMPABLE, 0)] if self.level else []
         if self.level < 3:  # there, the pid namespace ends with the fork server
             options.append((syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL)))
@@ -60,16 +66,11 @@ class Confinement:
             os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def main(
-    confinement: Confinement,
-    role: str,
-    rlimits: list[tuple[int, int, int]],
-    descriptors: tuple[int, ...],
-) -> NoReturn:
+def main(confinement: Confinement, role: str, rlimits: list[tuple[int, int]], descriptors: tuple[int, ...]) -> NoReturn:
     """Enter the confinement, then serve the request that arrives on the channel. Never returns.
 
     Args:
-        role: the request's `mode`: a key of `ROLES`, `replay` for blocks of a session, `run` for a program.
+        role: the request's mode: a key of `ROLES`.
         rlimits: result of `make_rlimits`.
         descriptors: stdin, stdout, stderr and the channel, all above 3.
     """
@@ -79,29 +80,16 @@ def main(
         enter_confinement(confinement, rlimits)
         channel = FrameChannel(CHANNEL_FD)
         request = channel.receive()
-        serve = ROLES.get(role)
-        if request is None:
-            pass  # the parent has gone
-        elif serve is not None:
-            serve(channel, request)
+        if request is not None:  # else the parent has gone
+            exit_code = ROLES[role](channel, request)
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
+                with contextlib.suppress(Exception):
                     stream.flush()
-            code = 0
-        elif role == "replay":
-            program.replay(channel, request["blocks"])
-            code = 0
-        else:
-            code = program.run(channel, request["code"])
+            code = exit_code or 0
     except BaseException as error:  # the confinement failed: the parent sees a run that sent nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
-        exit_process(code)
-
-
-def exit_process(code: int) -> NoReturn:
-    """Exit this process, even if its code has patched `os`."""
-    _exit(code & 0xFF)
+        program.exit_process(code)
 
 
 def place_descriptors(descriptors: tuple[int, ...]) -> None:
@@ -110,7 +98,7 @@ def place_descriptors(descriptors: tuple[int, ...]) -> None:
         os.dup2(descriptor, target)
 
 
-def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
+def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int]], *, forks: bool = False) -> int:
     """Give up privileges, in an order in which each step is still allowed; close all descriptors except 0 to 3.
 
     Returns:
@@ -119,8 +107,8 @@ def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, in
     os.setsid()
     if confinement.level < 2:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's handler is not for children
-    for kind, soft, hard in rlimits:
-        resource.setrlimit(kind, (soft, hard))
+    for kind, limit in rlimits:
+        resource.setrlimit(kind, (limit, limit))
     os.chdir(confinement.scratch)
     if confinement.user is not None:
         become_user(confinement.user)
@@ -140,10 +128,8 @@ def become_user(user: int) -> None:
     os.setresuid(user, user, user)
 
 
-def make_rlimits(
-    limits: dict[str, Any], confinement: Confinement, *, checkpoints: int = 0
-) -> list[tuple[int, int, int]]:
-    """Resource limits as (kind, soft, hard), within what this process may set.
+def make_rlimits(limits: dict[str, Any], confinement: Confinement, *, checkpoints: int = 0) -> list[tuple[int, int]]:
+    """Resource limits by kind, within what this process may set.
 
     Args:
         limits: the fields of `base.Limits`.
@@ -151,22 +137,23 @@ def make_rlimits(
     """
     mib = 1024 * 1024
     wanted = {
-        "RLIMIT_AS": int(limits["memory_mb"]) * mib,
-        "RLIMIT_CPU": int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server is more precise
-        "RLIMIT_FSIZE": int(limits["file_mb"]) * mib,
-        "RLIMIT_NOFILE": int(limits["open_files"]),
-        "RLIMIT_CORE": 0,
-        "RLIMIT_MEMLOCK": 0,
-        "RLIMIT_MSGQUEUE": 0,
+        resource.RLIMIT_CPU: int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server is more precise
+        resource.RLIMIT_FSIZE: int(limits["file_mb"]) * mib,
+        resource.RLIMIT_NOFILE: int(limits["open_files"]),
     }
+    if sys.platform == "linux":  # macOS refuses it
+        wanted[resource.RLIMIT_AS] = int(limits["memory_mb"]) * mib
     if confinement.level == 3:  # at other levels it would count all processes of the user
-        wanted["RLIMIT_NPROC"] = int(limits["processes"]) + checkpoints
-    if sys.platform != "linux":
-        del wanted["RLIMIT_AS"]  # macOS refuses it
-    found: list[tuple[int, int, int]] = []
-    for kind, limit in ((getattr(resource, name, None), limit) for name, limit in wanted.items()):
-        if kind is not None:
-            hard = resource.getrlimit(kind)[1]
-            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            found.append((kind, limit, limit))
+        wanted[resource.RLIMIT_NPROC] = int(limits["processes"]) + checkpoints
+    found: list[tuple[int, int]] = []
+    for kind, limit in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        found.append((kind, limit if hard == resource.RLIM_INFINITY else min(limit, hard)))
     return found
+
+
+def drop_unused_limits() -> None:
+    """Have this process, and all its children, leave no core file, lock no memory and make no message queue."""
+    for name in ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE"):
+        if kind := getattr(resource, name, None):
+            resource.setrlimit(kind, (0, 0))

@@ -17,19 +17,14 @@ import sys
 from typing import Any, NoReturn
 
 from foretrace.sandbox.inside import answer, jail, syscalls, test_runner, together
-from foretrace.sandbox.inside.child import Confinement, become_user, make_rlimits
-from foretrace.sandbox.inside.parent_connection import (
-    ParentConnection,
-    move_descriptor_up,
-    read_input,
-    remove_contents,
-)
+from foretrace.sandbox.inside.child import Confinement, become_user, drop_unused_limits, make_rlimits
+from foretrace.sandbox.inside.parent_connection import ParentConnection, move_descriptor_up, read_input, remove_contents
 from foretrace.sandbox.inside.recorder import Recorder
 from foretrace.sandbox.inside.seccomp import SeccompFilter, make_child_program, make_server_program
 from foretrace.sandbox.inside.session import serve_session
 from foretrace.sandbox.inside.syscalls import CallError
 from foretrace.sandbox.inside.watch_child import serve_run
-from foretrace.sandbox.inside.wire import FAILED, READY, RUN, STDIN, FrameChannel, pack_frame
+from foretrace.sandbox.inside.wire import ANSWER_MODULE, FAILED, READY, RUN, STDIN, FrameChannel, pack_frame
 
 _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
@@ -137,6 +132,7 @@ def main() -> None:
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+        drop_unused_limits()
         forget_own_modules()
         gc.collect()
         gc.freeze()
@@ -259,7 +255,7 @@ def rehearse() -> None:
         "code": "def f(x):\n    return [x, 'a', 1.5, (x,)]\n",
         "calls": [["f", [1], {}]],
         "entry_point": "f",
-        "limits": {"reply_kb": 64},
+        "reply_kb": 64,
         "preamble": "",
         "setup_parts": [],
         "helpers": no_source,
@@ -272,12 +268,12 @@ def rehearse() -> None:
     channel = FrameChannel(theirs.fileno())
     answer.serve(channel, channel.receive() or {})
     recorder = Recorder(request, together=True)
-    names = test_runner.make_names(request, vars(sys.modules[answer.MODULE]))
+    names = test_runner.make_names(request, vars(sys.modules[ANSWER_MODULE]))
     test_runner.run_tests(request, names, recorder, lambda *_: channel.send(recorder.take()))
     ours.close()
     theirs.close()
     linecache.clearcache()
-    del sys.modules[answer.MODULE]
+    del sys.modules[ANSWER_MODULE]
     sys.modules["__main__"], sys.argv = main, argv
 
 

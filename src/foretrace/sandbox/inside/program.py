@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.wire import FrameChannel
@@ -24,8 +24,9 @@ _STDIN = "/dev/stdin"
 _plain_open: Any = io.open
 
 
-def run(channel: FrameChannel, source: str) -> int:
-    """Run `source` as `__main__`, with its threads and exit handlers, and return the exit code."""
+def run(channel: FrameChannel, request: dict[str, Any]) -> int:
+    """Run the code of a request as `__main__`, with its threads and exit handlers, and return the exit code."""
+    source = request["code"]
     if _STDIN in source:
         builtins.open = io.open = _open  # the jail has no /proc, which /dev/stdin links to
     namespace = main_module()
@@ -47,12 +48,12 @@ def _open(file: Any, *args: Any, **options: Any) -> Any:
     return _plain_open(os.dup(0) if file == _STDIN else file, *args, **options)
 
 
-def replay(channel: FrameChannel, blocks: list[str]) -> None:
-    """Run the blocks one after another in this process. The output of all but the last is discarded.
+def replay(channel: FrameChannel, request: dict[str, Any]) -> None:
+    """Run the blocks of a request one after another in this process. The output of all but the last is discarded.
 
     Sends ["begins"] before the last block, and what `run_block` sends.
     """
-    namespace = main_module()
+    namespace, blocks = main_module(), request["blocks"]
     outputs = [os.dup(1), os.dup(2)]
     null = os.open("/dev/null", os.O_WRONLY)
     os.dup2(null, 1)
@@ -75,13 +76,18 @@ def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[s
     if code is not None and error is None:
         with contextlib.suppress(BaseException):
             flush()
-        _exit(code & 0xFF)
+        exit_process(code)
     try:
         flush()
     except BaseException as raised:
         error = error or describe_error(raised)
     channel.send(["ended", error])
     return error is None
+
+
+def exit_process(code: int) -> NoReturn:
+    """Exit this process, even if its code has patched `os`."""
+    _exit(code & 0xFF)
 
 
 def flush() -> None:

@@ -29,10 +29,10 @@ from typing import Any
 from foretrace.sandbox.inside import pytest_stand_in
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.values import Encoder, NotEncodableError, decode, show_value
+from foretrace.sandbox.inside.wire import ANSWER_MODULE
 
 _MAX_RECORDS = 50_000
 _DECOYS = 6
-OWN_MODULE = "solution"
 BYTECODE = MAGIC_NUMBER.hex()
 """Identifies the bytecode version of this Python."""
 
@@ -77,7 +77,7 @@ class _PlainEncoder(Encoder):
         if kind.__base__ is tuple and hasattr(kind, "_fields"):
             return self.walk(tuple(tuple.__iter__(value)), depth)
         base = next((base for base in type.mro(kind) if base in _EXTENDED), None)
-        if base is not None and (kind.__module__ == OWN_MODULE or issubclass(kind, enum.Enum)):
+        if base is not None and (kind.__module__ == ANSWER_MODULE or issubclass(kind, enum.Enum)):
             return self.walk(_EXTENDED[base](value), depth + 1)
         known = self.library_value(value)
         if known is None:
@@ -113,7 +113,7 @@ class Recorder:
         self._facts = request["facts"]
         self._line_ups = {n: [[decode(c) for c in row] for row in rows] for n, rows in request.get("line_ups", ())}
         self._skeletons: Any = None
-        self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
+        self._limit = self._left = request["reply_kb"] * 1024
         self._records: dict[bytes, list[Any]] = {}
         self.strangers: list[type] = []
         """Classes of leaves that are not plain."""
@@ -181,7 +181,7 @@ class Recorder:
                     others.append(ask(place, vary(decode(encoded[place][0]), random)))
                 except (NoDecoyError, ValueError):
                     break
-        is_sure = bool(others) or all(type(leaf).__module__ != OWN_MODULE for leaf in leaves)
+        is_sure = bool(others) or all(type(leaf).__module__ != ANSWER_MODULE for leaf in leaves)
         if strict:
             others += [_try(holds, leaves[1], leaves[0]), _try(holds, leaves[0], leaves[0])]
         for variant in () if is_sure else variants[1]:  # last, since this may change the objects
@@ -205,7 +205,7 @@ class Recorder:
         mock = sys.modules.get("unittest.mock")
         if mock is not None and isinstance(target, mock.NonCallableMock):
             getattr(mock.NonCallableMock, name)(target, *args, **named)
-        elif mock is not None and type(target).__module__ in (OWN_MODULE, "types"):
+        elif mock is not None and type(target).__module__ in (ANSWER_MODULE, "types"):
             raise AssertionError("the code has put something in the place of a mock")
         else:
             getattr(target, name)(*args, **named)

@@ -76,12 +76,7 @@ def make_server_program(*, metadata: bool) -> bytes:
     Args:
         metadata: allow chmod, utime and the like: for a jail where everything but the scratch is read-only.
     """
-    code = [
-        _op(_LOAD, _ARCH),
-        _op(_JEQ, syscalls.AUDIT_ARCH, 1, 0),
-        _op(_RETURN, _KILL),
-        _op(_LOAD, _NUMBER),
-    ]
+    code = [_op(_LOAD, _ARCH), _op(_JEQ, syscalls.AUDIT_ARCH, 1, 0), _op(_RETURN, _KILL), _op(_LOAD, _NUMBER)]
     if syscalls.MACHINE == "x86_64":  # the x32 interface reuses the numbers with this bit set
         code += [_op(_JGE, 0x40000000, 0, 1), _op(_RETURN, _KILL)]
     return b"".join([*code, *_choose(_server_rules(metadata)), *_UNKNOWN])

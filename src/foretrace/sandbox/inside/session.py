@@ -181,7 +181,7 @@ def _be_state(confinement: Confinement, request: dict[str, Any], descriptor: int
                 code = 0
                 break
             if order[:1] == _REPORT_STATUS:
-                _report_status(channel, int(order[1:]))
+                channel.sendall(b"%d." % _reap(int(order[1:])))
                 continue
             descriptors = [number for *_, part in beside for (number,) in struct.iter_unpack("=i", part)]
             has_threads = len(sys._current_frames()) > 1  # type: ignore[attr-defined]
@@ -207,7 +207,7 @@ def _be_state(confinement: Confinement, request: dict[str, Any], descriptor: int
                 break
             channel = _open_channel()
     finally:
-        child.exit_process(code)
+        program.exit_process(code)
 
 
 def _open_channel() -> Any:
@@ -216,9 +216,8 @@ def _open_channel() -> Any:
     return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, child.CHANNEL_FD)
 
 
-def _report_status(channel: Any, pid: int) -> None:
+def _reap(pid: int) -> int:
     try:
-        status = os.waitpid(pid, 0)[1]
+        return os.waitpid(pid, 0)[1]
     except OSError:
-        status = -1
-    channel.sendall(b"%d." % status)
+        return -1

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import platform
-import struct
 from collections.abc import Callable
 
 MACHINE = platform.machine()
@@ -146,8 +145,3 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
         flags,
         None if options is None else options.encode(),
     )
-
-
-def prepare_capability_drop() -> Callable[[], int]:
-    header = struct.pack("=II", 0x20080522, 0)
-    return prepare_call("capset", header, bytes(24))

@@ -57,10 +57,7 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
 
 
 def run_tests(
-    request: dict[str, Any],
-    names: dict[str, Any],
-    recorder: Any,
-    report: Callable[[int, dict[str, Any] | None], None],
+    request: dict[str, Any], names: dict[str, Any], recorder: Any, report: Callable[[int, dict[str, Any] | None], None]
 ) -> None:
     """Run the tests of a request one after another, and report for each its number and what it raised."""
     earlier: dict[str, Any] = {}

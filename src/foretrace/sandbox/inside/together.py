@@ -13,7 +13,8 @@ from typing import Any
 
 from foretrace.sandbox.inside import answer, test_runner
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.recorder import OWN_MODULE, Recorder
+from foretrace.sandbox.inside.recorder import Recorder
+from foretrace.sandbox.inside.wire import ANSWER_MODULE
 
 _PEEKING = frozenset(
     {
@@ -40,7 +41,7 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
         send(loaded)
         return
     send(["loaded"])
-    sys.modules["__main__"] = sys.modules[answer.MODULE]
+    sys.modules["__main__"] = sys.modules[ANSWER_MODULE]
 
     def report(number: int, problem: dict[str, Any] | None) -> None:
         send(["test", number, noted.take(), problem, watch.find_flags(), token])
@@ -137,7 +138,7 @@ def find_agreeable_class(values: Iterable[Any]) -> str | None:
     seen: set[int] = set()
     while todo:
         kind = todo.pop()
-        if id(kind) in seen or kind.__module__ != OWN_MODULE:
+        if id(kind) in seen or kind.__module__ != ANSWER_MODULE:
             continue
         seen.add(id(kind))
         space = type.__getattribute__(kind, "__dict__")

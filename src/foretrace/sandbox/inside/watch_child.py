@@ -19,8 +19,9 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
 from foretrace.sandbox.inside.wire import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
-_READ_ONCE_S = 0.002
-"""The output of a run that ends within this time is read once, at the end; of a longer one, continuously."""
+_READ_ONCE_S = 0.01
+"""The output of a run that ends within this time is read once, at the end; of a longer one, continuously. Most verdicts
+take less, and each look costs CPU time here and in the parent."""
 _MAX_DATA = 64 << 20
 """Most bytes that a child may send over its channel."""
 _POLL_S = 0.05
@@ -51,14 +52,15 @@ class WatchedChild:
         self._err, their_err = os.pipe()
         self.theirs = (their_out, their_err, self._their_channel.fileno())
         """The child's stdout, stderr and channel."""
-        self._streams = {self.channel.fileno(), self._out, self._err}
+        self._streams = {self._out: STDOUT, self._err: STDERR, self.channel.fileno(): FROM_CHILD}
+        """The streams that have not ended, with the kind of message for what is read from each."""
         self._ready: set[int] = set()
-        """Descriptors that were readable at the last look."""
+        """Descriptors that were readable, or whose other end was closed, at the last look."""
         for descriptor in self._streams:
             os.set_blocking(descriptor, False)
         self._poller = select.poll()
         self._poller.register(parent.incoming, select.POLLIN)
-        self._is_read = self._channel_ended = self._has_ended = False
+        self._is_read = self._has_ended = False
         self.started = time.monotonic()
         self._deadline = self.started + wall_s
 
@@ -144,7 +146,7 @@ class WatchedChild:
     def has_gone(self) -> bool:
         """Whether a child that another process reaps has ended, when it may have. Without a descriptor of the process
         (a Python that was built without `pidfd_open`) its closed channel says so."""
-        return self._pidfd >= 0 or self._channel_ended
+        return self._pidfd >= 0 or self.channel.fileno() not in self._streams
 
     def read_cpu_s(self) -> float:
         """CPU seconds that the child has used; 0 if the system does not say, or the child has been reaped."""
@@ -166,51 +168,50 @@ class WatchedChild:
             to_the_end: read everything, for a child that has ended; otherwise some may be left for the next call.
         """
         before = self._output_bytes + self._data_bytes
-        for descriptor, kind in ((self._out, STDOUT), (self._err, STDERR)):
-            while (to_the_end or descriptor in self._ready) and self._output_bytes <= self._max_output:
-                if not (chunk := self._parent.queue_from(descriptor, kind)):
+        for descriptor, kind in [*self._streams.items()]:
+            is_data = kind == FROM_CHILD
+            while to_the_end or descriptor in self._ready:
+                if (self.kill_reason or self.is_kept) if is_data else self._output_bytes > self._max_output:
                     break
-                self._output_bytes += len(chunk)
-        if self._output_bytes > self._max_output:
-            self.kill("output")
-        is_ready = to_the_end or self.channel.fileno() in self._ready
-        while is_ready and self.kill_reason is None and not self.is_kept:
-            chunk = self._parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
-            if not chunk:
-                self._channel_ended = chunk is not None
-                break
-            self._data_bytes += len(chunk)
-            if self._data_bytes > _MAX_DATA:
-                self.kill("reply")
-            if len(chunk) < CHUNK_SIZE and not to_the_end:
-                break  # usually one frame comes at a time
+                stamp = time.monotonic() - self.started if is_data else None
+                chunk = self._parent.queue_from(descriptor, kind, stamp)
+                if not chunk:
+                    if chunk is not None:
+                        self._end_stream(descriptor)
+                    break
+                self._output_bytes += 0 if is_data else len(chunk)
+                self._data_bytes += len(chunk) if is_data else 0
+                if self._output_bytes > self._max_output:
+                    self.kill("output")
+                elif self._data_bytes > _MAX_DATA:
+                    self.kill("reply")
+                if len(chunk) < CHUNK_SIZE and not to_the_end:
+                    break  # there is rarely more
         return self._output_bytes + self._data_bytes > before
+
+    def _end_stream(self, descriptor: int) -> None:
+        """Look at a stream no more: its end would wake us every time."""
+        del self._streams[descriptor]
+        if self._is_read:
+            self._poller.unregister(descriptor)
 
     def _wait_for_event(self, others: dict[int, Callable[[], None]]) -> bool:
         """Wait for an event or the next check of the limits; return whether the child may have ended."""
         parent, poller = self._parent, self._poller
-        blocked, parent_fd, channel = parent.stream_blocked, parent.incoming, self.channel.fileno()
-        poller.modify(parent_fd, 0 if blocked else select.POLLIN)
-        if self._is_read and channel in self._streams:
-            reads = 0 if self._channel_ended else select.POLLIN  # a half-closed channel is always readable
-            poller.modify(channel, reads | (select.POLLOUT if blocked else 0))
+        blocked = parent.stream_blocked
+        if not self._is_read and (blocked or time.monotonic() - self.started >= _READ_ONCE_S):
+            self._watch_output()
+        poller.modify(parent.incoming, 0 if blocked else select.POLLIN)
+        if self._is_read and self.channel.fileno() in self._streams:
+            poller.modify(self.channel.fileno(), select.POLLIN | (select.POLLOUT if blocked else 0))
         left = min(self._deadline - time.monotonic(), _POLL_S if self._is_read else _READ_ONCE_S)
         happened = poller.poll(max(0, left if self._pidfd >= 0 else min(left, 0.005)) * 1000 + (not self._is_read))
-        may_have_ended = self._pidfd < 0
-        self._ready = {descriptor for descriptor, what in happened if what & (select.POLLIN | select.POLLHUP)}
-        for descriptor, what in happened:
-            if descriptor == parent_fd:
-                parent.fill()
-            elif descriptor == self._pidfd:
-                may_have_ended = True
-            elif descriptor in others:
-                others[descriptor]()
-            elif not what & (select.POLLIN | select.POLLOUT) or (what & select.POLLHUP and self._channel_ended):
-                poller.unregister(descriptor)  # its other end is closed, which would wake us every time
-                self._streams.discard(descriptor)
-        if not self._is_read and time.monotonic() - self.started >= _READ_ONCE_S:
-            self._watch_output()
-        return may_have_ended
+        self._ready = {descriptor for descriptor, what in happened if what != select.POLLOUT}
+        if parent.incoming in self._ready:
+            parent.fill()
+        for descriptor in self._ready & others.keys():
+            others[descriptor]()
+        return self._pidfd < 0 or self._pidfd in self._ready
 
     def _watch_output(self) -> None:
         """From now on, read the child's output as it arrives."""
@@ -233,7 +234,7 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     if pid == 0:
         child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
     os.close(stdin)
-    watched.begin(pid, reads_at_once=bool(request.get("interactive")))
+    watched.begin(pid, reads_at_once=request["interactive"])
     ended: list[Any] = [0]
 
     def has_ended() -> bool:

@@ -36,6 +36,8 @@ CONFIGURE, STDIN, RUN, BLOCK, KEEP, CANCEL, FORGET, TO_CHILD, KILL = (bytes([kin
 # ended.
 READY, FAILED, FROM_CHILD, STDOUT, STDERR, EXIT = (bytes([kind]) for kind in b"AFDOEX")
 
+ANSWER_MODULE = "solution"
+"""The module as which the answer's code runs."""
 HEADER = struct.Struct(">I")
 MAX_FRAME = 64 * 1024 * 1024
 """Default for the largest frame that is read, bytes; the reply limit applies to a child's frames."""
@@ -103,23 +105,17 @@ class FrameChannel:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # Kept here, so that code that patches `os` breaks as little as possible.
-        self._read, self._write, self._pack, self._unpack = os.read, os.write, pack_frame, unpack_frame
+        self._read, self._write = os.read, os.write  # kept here, since code may patch `os`
         self._frames = FrameReader()
 
     def send(self, message: Any) -> None:
-        left = memoryview(self._pack(message))
+        left = memoryview(pack_frame(message))
         while left:
             left = left[self._write(self._descriptor, left) :]
 
     def receive(self) -> Any | None:
-        while True:
-            message = self._frames.take()
-            if message is not None:
-                return message
-            chunk = self._read(self._descriptor, 1 << 14)
-            if not chunk:
+        while (message := self._frames.take()) is None:
+            if not (chunk := self._read(self._descriptor, 1 << 14)):
                 return None
-            if not self._frames.pending_bytes and len(chunk) == 4 + int.from_bytes(chunk[:4], "big"):
-                return self._unpack(chunk[4:])  # usually one complete frame at a time
             self._frames.feed(chunk)
+        return message

@@ -24,14 +24,7 @@ from foretrace.sandbox.inside.values import Decoder, show_value
 from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.process import (
-    EXIT_TIMEOUT_S,
-    MAX_PROCESSES,
-    NOT_RUN,
-    Judging,
-    find_ending,
-    format_error,
-)
+from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, MAX_PROCESSES, NOT_RUN, Judging, find_ending, format_error
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
 from foretrace.sandbox.judging.test_reading import RANDOM_WORD
 from foretrace.sandbox.judging.verify import Judgement, judge_values

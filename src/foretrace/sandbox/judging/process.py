@@ -7,12 +7,7 @@ import msgspec
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.run_result import (
-    PROTOCOL_ERROR_TEXT,
-    ChildExit,
-    make_exit_error,
-    make_protocol_error,
-)
+from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, ChildExit, make_exit_error, make_protocol_error
 from foretrace.sandbox.judging.plan import JudgePlan
 
 EXIT_TIMEOUT_S = 1.0

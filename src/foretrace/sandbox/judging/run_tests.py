@@ -16,14 +16,13 @@ from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, NOT_RUN, Judging, find_ending, format_error
 from foretrace.sandbox.judging.rewrite import make_line_up
-from foretrace.sandbox.judging.test_code import prepare, show_constants
+from foretrace.sandbox.judging.test_code import MAX_CONSTANT, prepare, show_constants
 from foretrace.sandbox.judging.verify import TestReport
 
 _QUESTIONS = (b'["call",', b'["value",', b'["raised",')
 """Messages of the tests for the answer."""
 _REPLIES = (*_QUESTIONS, b'["other",')
 """Messages of the answer for the tests; `other` ends the conversation."""
-_MAX_ENCODED = 1 << 24
 _HEAD_START_S = 0.5
 """Seconds that the tests may take beyond the answer's limit, to report what it did before it was too late."""
 _TESTS_CPU_S = 0.5
@@ -160,7 +159,7 @@ async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[
     request = {**prepared.request, "mode": "together", "code": judging.code, "token": token}
     request["constants"] = show_constants(prepared, all_of_them=False)
     request["line_ups"] = [
-        [n, [[encode(c, _MAX_ENCODED) for c in row] for row in rows]] for n, (rows, _) in line_ups.items()
+        [n, [[encode(c, MAX_CONSTANT) for c in row] for row in rows]] for n, (rows, _) in line_ups.items()
     ]
     failed: RunError | None = None
     agreeable, done, seen = "", False, list[Any]()

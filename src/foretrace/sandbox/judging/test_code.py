@@ -19,7 +19,7 @@ from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import Check, TestRewriter
 from foretrace.sandbox.judging.test_reading import Function, find_answer_uses, find_check_function
 
-_MAX_CONSTANT = 1 << 24
+MAX_CONSTANT = 1 << 24
 
 
 class TestCode(msgspec.Struct):
@@ -133,6 +133,6 @@ def _find_modules(texts: list[str]) -> set[str]:
 def show_constants(code: TestCode, *, all_of_them: bool) -> list[Any]:
     """The constants that the tests' process may know: all, or only those of checks that hide none."""
     return [
-        [encode(value, _MAX_CONSTANT) for value in check.constants] if all_of_them or not check.hides else []
+        [encode(value, MAX_CONSTANT) for value in check.constants] if all_of_them or not check.hides else []
         for check in code.checks
     ]
