@@ -195,7 +195,7 @@ async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[_CallA
     while len(answers) < count and (body := await child.receive_bytes()) is not None:
         answer = await asyncio.to_thread(_read_answer, body) if len(body) > _LONG else _read_answer(body)
         if answer is None:
-            child.broken = "an answer that is none"
+            child.broken = "an invalid answer"
             break
         answer.seconds, before = child.elapsed - before, child.elapsed
         answers.append(answer)

@@ -141,7 +141,7 @@ async def run_together(judging: Judging, limits: Limits) -> TestReport:
         check = prepare(judging.plan).checks[number]
         made = make_line_up(check.constants, check.tolerances)
         if made is None:
-            report.failed = "an object of the code's was compared with what nothing else is like"
+            report.failed = "an object of the answer was compared with a value that has no decoys"
             return report
         line_ups[number] = made
     allowed = judging.find_next_limits()
@@ -173,7 +173,7 @@ async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[
                     failed = read_error(error)
                 case ["test", number, records, problem, [*flags], str(said)] if said == token:
                     if not report.take(number, records, problem, child.elapsed - before):
-                        child.broken = "a report that is none"
+                        child.broken = "an invalid report"
                     before, seen = child.elapsed, seen + flags
                 case ["done", str(agreeable), [*flags], str(said)] if said == token:
                     done, seen = True, seen + flags
@@ -196,7 +196,7 @@ def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], judging: Ju
         judging.flags.add("peeked" if kind == "peeked" else "tampered")
         failed = f"the code {'looked at' if kind == 'peeked' else 'changed'} {what}"[:300]
     if agreeable:
-        failed = f"an object of the code's class {agreeable} says that it equals what it cannot know"[:300]
+        failed = f"an object of the answer's class {agreeable} says that it equals what it cannot know"[:300]
     if agreeable or report.same_for_others:
         judging.flags.add("same_for_others")
     return failed

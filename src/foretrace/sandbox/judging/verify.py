@@ -137,12 +137,12 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgemen
             described = read_error(error)
             return Judgement(False, format_error(described) if described else "an exception")
         case ["l", None]:
-            return Judgement(False, "an object of the code's was compared with what has no likes", unsure=True)
+            return Judgement(False, "an object of the answer was compared with a value that has no decoys", unsure=True)
         case ["l", [*answers]] if place is not None and place < len(answers):
             return _judge_line_up(check, answers, place)
         case ["b", said, [*others]]:
             if said is not True:
-                return Judgement(False, "an object of the code's says so")
+                return Judgement(False, "an object of the answer says that it does not hold")
             if len(others) > 1 and check.claims_sameness and all(other is True for other in others):
                 return _same_for_others()
             if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and check.is_strict:
@@ -156,7 +156,7 @@ def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
     others = [answer for number, answer in enumerate(answers) if number != place]
     alike = sum(other is True for other in others)
     if answers[place] is not True:
-        return Judgement(False, "an object of the code's says so")
+        return Judgement(False, "an object of the answer says that it does not hold")
     exact = check.kinds - {"arithmetic"} == {"Eq"} and not re.search("mul|mod|floordiv", check.skeleton)
     has_members = "In" in check.kinds  # other constants may also be members, but not all of them
     if check.claims_sameness and not has_members and (alike > len(others) / 2 or (alike and exact)):
@@ -167,7 +167,7 @@ def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
 
 
 def _same_for_others() -> Judgement:
-    return Judgement(False, "an object of the code's says the same of other values", same_for_others=True)
+    return Judgement(False, "an object of the answer says the same of other values", same_for_others=True)
 
 
 class TestReport:
