@@ -115,7 +115,7 @@ def _run_class(name: str, kind: Any, runner: FixtureRunner, may_skip: bool) -> N
     for test, text in (*result.failures, *result.errors):
         raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")
     if result.unexpectedSuccesses:
-        raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was to fail")
+        raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was expected to fail")
     if result.skipped and not may_skip:
         raise AssertionError("a test was skipped")
 
