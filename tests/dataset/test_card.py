@@ -15,10 +15,10 @@ from dataset.little import CONFIGS, corpus, files
 from foretrace.api.datasets import build
 from foretrace.core.files import compute_sha256
 from foretrace.core.store import write_traces
-from foretrace.dataset.card import make_card, make_evaluation, make_hub_card
-from foretrace.dataset.recipes.base import load_recipes
+from foretrace.dataset.card import make_card, make_evaluation
+from foretrace.dataset.recipes.base import load_configs
 
-ALL_CONFIGS = [c for recipe in load_recipes() for c in recipe.configs]
+ALL_CONFIGS = [*load_configs().values()]
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +74,10 @@ def test_the_hub_is_told_how_the_eval_rows_are_scored(manifest: dict[str, Any], 
 
 def test_the_card_says_how_to_score_a_model(text: str, manifest: dict[str, Any]) -> None:
     assert "$ foretrace score answers.jsonl path/to/this/folder" in text
-    hub = make_hub_card(manifest, ["eval"])
-    assert (
-        "$ hf download {repo_id} --repo-type dataset --local-dir dataset\n$ foretrace score answers.jsonl data" in hub
-    )
-    assert "## Scoring" not in make_hub_card(manifest, ["proposer"])
+    hub = make_card(manifest, [load_configs()["eval"]], "me/eval")
+    download = "$ hf download me/eval --repo-type dataset --local-dir dataset"
+    assert f"{download}\n$ foretrace score answers.jsonl data" in hub
+    assert "## Scoring" not in make_card(manifest, [load_configs()["proposer"]])
 
 
 def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:

@@ -518,7 +518,7 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
 
 
 def test_a_card_that_the_hub_refuses(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("foretrace.dataset.push.make_hub_card", lambda *_: "---\nconfigs: [1\n---\n")
+    monkeypatch.setattr("foretrace.dataset.push.make_card", lambda *_: "---\nconfigs: [1\n---\n")
     assert "Invalid metadata in README.md" in refused(small, "acme")
     assert len(hub.repos[PROPOSER].commits) == 1
 

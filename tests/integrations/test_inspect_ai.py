@@ -58,13 +58,13 @@ def test_the_eval_yaml_of_a_pushed_repository_runs(
     import huggingface_hub
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    from foretrace.dataset.card import make_evaluation, make_hub_card
+    from foretrace.dataset.card import make_card, make_evaluation
     from foretrace.dataset.recipes.base import load_configs
 
     manifest = json.loads((sample_dataset / "manifest.json").read_bytes())
     repository = tmp_path / "me" / "actions-eval"
     shutil.copytree(sample_dataset / "eval", repository / "eval")
-    (repository / "README.md").write_text(make_hub_card(manifest, ["eval"]))
+    (repository / "README.md").write_text(make_card(manifest, [load_configs()["eval"]], "{repo_id}"))
     told = make_evaluation(manifest, [load_configs()["eval"]], "me/actions-eval")
     assert told is not None
     (repository / "eval.yaml").write_text(told)

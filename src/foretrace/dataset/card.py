@@ -10,7 +10,7 @@ from foretrace.core.references import References, ScoreRow
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.proposer_guesses import describe_mistakes
-from foretrace.dataset.recipes.base import Config, load_configs
+from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.settings import SPLITS
 
 _HUB_LICENSES = frozenset([
@@ -41,12 +41,6 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
         _write_origin(manifest),
     ]
     return "\n".join("\n".join(lines).rstrip("\n") + "\n" for lines in sections if lines)
-
-
-def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
-    """README.md of the Hub repository that holds these configs; `{repo_id}` is left to be filled in."""
-    configs = load_configs()
-    return make_card(manifest, [configs[name] for name in names], "{repo_id}")
 
 
 _REFERENCES = "## What free predictors reach"

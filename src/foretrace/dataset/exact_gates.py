@@ -19,7 +19,14 @@ from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.filters.copies import make_copies_gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.plan import is_rechecked
-from foretrace.dataset.prompt_digests import Digests, digest_prompts, merge_digests, pack_digests, unpack_digests
+from foretrace.dataset.prompt_digests import (
+    MAX_TEXTS,
+    Digests,
+    digest_prompts,
+    merge_digests,
+    pack_digests,
+    unpack_digests,
+)
 from foretrace.dataset.prompt_texts import has_target
 from foretrace.dataset.prompts import Prompts, count_lengths, count_message_tokens, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
@@ -32,10 +39,6 @@ from foretrace.engines.processes import release_memory
 _COMMON_COLUMNS = ("key", "step", "task", "group", "prompt")
 _RowsByPrompt = dict[str, dict[int, dict[bytes, str]]]
 """Rows (`config/split key step`) by key, step and digest of the prompt as read back."""
-
-
-_MAX_TEXTS = 4096
-"""Texts whose tokens are cached: more than a window of rows holds."""
 
 
 class ShardCheck(msgspec.Struct, kw_only=True):
@@ -81,8 +84,8 @@ class _ShardChecker:
         """The rows whose prompts are rendered again."""
         self._counter = make_token_counter(job.settings.tokenizer)
         instruction = make_instruction(job.settings.target)
-        self._count_tokens = functools.lru_cache(_MAX_TEXTS)(lambda text: count_message_tokens(self._counter, text))
-        self._has_target = functools.lru_cache(_MAX_TEXTS)(lambda text: has_target(text.removeprefix(instruction)))
+        self._count_tokens = functools.lru_cache(MAX_TEXTS)(lambda text: count_message_tokens(self._counter, text))
+        self._has_target = functools.lru_cache(MAX_TEXTS)(lambda text: has_target(text.removeprefix(instruction)))
         self._is_rechecked = functools.cache(lambda task: is_rechecked(task, job.settings.seed, job.rechecked))
         self._configs = load_configs(job.settings.recipes)
         self._checks = {name: [check(job.settings) for check in c.checks] for name, c in self._configs.items()}

@@ -17,25 +17,19 @@ from foretrace.dataset.settings import SPLITS
 Digests = NDArray[Any]
 """Distinct digests in ascending order, as big-endian integers."""
 
-_MAX_TEXTS = 4096
-"""Texts whose digests are cached: more than a window of rows holds."""
+MAX_TEXTS = 4096
+"""Texts that a cache holds: more than a window of rows does."""
 
 
-class _TextDigests(dict[str, bytes]):
-    def __missing__(self, text: str) -> bytes:
-        if len(self) >= _MAX_TEXTS:
-            self.clear()
-        found = self[text] = sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
-        return found
-
-
-_find_text_digest = _TextDigests().__getitem__
+@lru_cache(MAX_TEXTS)
+def _digest_text(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
     """8 bytes that identify a prompt."""
     roles, texts = zip(*prompt, strict=True) if prompt else ((), ())
-    return blake2b(_join_initials(roles) + b"".join(map(_find_text_digest, texts)), digest_size=8).digest()
+    return blake2b(_join_initials(roles) + b"".join(map(_digest_text, texts)), digest_size=8).digest()
 
 
 def digest_prompts(column: Sequence[MessageColumn]) -> list[bytes]:
@@ -43,7 +37,7 @@ def digest_prompts(column: Sequence[MessageColumn]) -> list[bytes]:
     digests: list[bytes] = []
     for chunk in column:
         initials = np.array([role[:1] for role in chunk.roles], "S1")[chunk.role_at].tobytes()
-        texts = np.frombuffer(b"".join(map(_find_text_digest, chunk.texts)), "V16")[chunk.text_at].tobytes()
+        texts = np.frombuffer(b"".join(map(_digest_text, chunk.texts)), "V16")[chunk.text_at].tobytes()
         for begin, end in itertools.pairwise(chunk.ends):
             digests.append(blake2b(initials[begin:end] + texts[16 * begin : 16 * end], digest_size=8).digest())
     return digests

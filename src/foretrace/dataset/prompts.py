@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from foretrace.actions.taxonomy import ActionType
+from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, Setting, UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Provenance, Task, ToolSpec, Trace
@@ -152,8 +153,6 @@ class TokenizerCounter:
             self._tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise UsageError(f"{file}: is not a tokenizer.json: {error}") from None
-        from foretrace.core.digest import digest
-
         self.method = f"tokenizer {digest(self._tokenizer.to_str())}"
 
     def count(self, text: str) -> int:

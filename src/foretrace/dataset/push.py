@@ -22,7 +22,7 @@ from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
 from foretrace.core.report import Report
-from foretrace.dataset.card import make_evaluation, make_hub_card, put_references
+from foretrace.dataset.card import make_card, make_evaluation, put_references
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.recipes.base import load_configs
 
@@ -247,13 +247,14 @@ def _plan_repositories(
         present = {config: splits for config in held if (splits := manifest.configs.get(config))}
         if not present:
             continue
-        card = make_hub_card(described, [*present]).replace("{repo_id}", repo_id)
+        configs = [known[config] for config in present]
+        card = make_card(described, configs, repo_id)
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
-        if references is not None and any(known[config].has_references for config in present):
+        if references is not None and any(config.has_references for config in configs):
             card = put_references(card, references)
             contents[REFERENCES_FILE] = (dataset / REFERENCES_FILE).read_bytes()
         contents["README.md"] = card.encode()
-        if evaluation := make_evaluation(described, [known[config] for config in present], repo_id):
+        if evaluation := make_evaluation(described, configs, repo_id):
             contents["eval.yaml"] = evaluation.encode()
         splits = [split for of_config in present.values() for split in of_config.values()]
         contents |= {path: dataset / path for split in splits for path in split.sha256}

@@ -150,7 +150,6 @@ def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequen
         group=trace.task.group,
         source=name_source(trace),
         success=trace.outcome.success,
-        n_messages=len(trace.messages),
         n_steps=sum(message.role == "assistant" for message in trace.messages),
         names_tools=bool(trace.tools),
         findings=findings,

@@ -1,4 +1,4 @@
-"""The interface of the encodings of calls: find calls in a text, and write one.
+"""What the encodings of calls have in common: find calls in a text, and write one.
 
 To add one, describe it in the file of its shape, and add it to `ENCODINGS` in `table.py`. The tests check that each
 satisfies `parse(render(call)) == [call]`, except for the span.
@@ -8,25 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-
-
-class Encoding(Protocol):
-    """How calls are written as text."""
-
-    name: str
-
-    def parse(self, text: str) -> list[ToolCall]:
-        """Find all calls in the text, in order, with spans. An unreadable call has `error` set."""
-        ...
-
-    def render(self, call: ToolCall) -> str:
-        """Write the text of a call; for a parsed call, exactly the text of its span."""
-        ...
 
 
 def find_at(
@@ -55,7 +40,7 @@ def find_at(
 
 
 class TextEncoding:
-    """An encoding made from two functions.
+    """How calls are written as text, made from two functions.
 
     Args:
         name: Its name.
@@ -78,14 +63,15 @@ class TextEncoding:
         self._find, self._write, self._layout = find, write, layout
 
     def parse(self, text: str) -> list[ToolCall]:
-        """Find all calls (see `Encoding.parse`). If rendering would change the text, the original is kept as `raw`."""
+        """All calls in the text, in order, with spans; an unreadable one has `error` set. If rendering would change the
+        text, the original is kept as `raw`."""
         for hint in self.hints:
             if hint in text:
                 return [self._keep_raw(call, text) for call in self._find(text)]
         return []
 
     def render(self, call: ToolCall) -> str:
-        """Write a call (see `Encoding.render`)."""
+        """Write the text of a call; for a parsed call, exactly the text of its span."""
         return str(call.extra.get("raw") or "") or self._write(call)
 
     def _keep_raw(self, call: ToolCall, text: str) -> ToolCall:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError, UsageError, find_first_line
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
@@ -78,7 +79,5 @@ def _find_commit(repo: str, revision: str | None) -> str:
 
 
 def _digest_folder(folder: Path) -> str:
-    from foretrace.core.digest import digest
-
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     return digest(*(f"{p.relative_to(folder)}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files))

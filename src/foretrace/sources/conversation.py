@@ -8,6 +8,7 @@ together), give no time. Neither does a tool that waits for a person.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -65,6 +66,8 @@ class Conversation:
         self._person_tools = person_tools
         self.used: list[UsedRecord] = []
         """The records that messages were made from: what is missing in the messages goes to `extra` (`leftovers`)."""
+        self.types: Counter[str] = Counter()
+        """Records by type: shown if no turn was recognized."""
         self._drafts: list[_Draft] = []
         self._replies: dict[str, _Draft] = {}
         self._called: dict[str, float | None] = {}

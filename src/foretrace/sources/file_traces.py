@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,6 @@ def finish_trace(
     key: str,
     task: Task,
     path: Path,
-    met: Mapping[str, int] | None = None,
     tools: tuple[ToolSpec, ...] = (),
     outcome: Outcome = Outcome(),  # noqa: B008 - frozen
     parent: Parent | None = None,
@@ -95,16 +93,12 @@ def finish_trace(
         key: `source@id`.
         task: A session's task gets its first request as the statement. What the program says after the last turn that
             anybody answered then goes to `extra`.
-        met: Number of records of each type, to say what was found instead; by default, what the account says.
         facts: What else is known of the conversation, and need not be kept in `extra`; by default, its provenance.
         origin: Further fields of `Provenance`; empty texts are not set.
     """
     if not talk.has_agent:
-        found, count = talk.account.describe_records(), talk.account.records
-        if met is not None:
-            found = ", ".join(f"{many} {kind}" for kind, many in Counter(met).most_common(8)) or "none at all"
-            count = sum(met.values())
-        return Drop("no_agent_turn", f"{key}: no agent turn in {count} records ({found})")
+        found = ", ".join(f"{many} {kind}" for kind, many in talk.types.most_common(8)) or "none at all"
+        return Drop("no_agent_turn", f"{key}: no agent turn in {talk.types.total()} records ({found})")
     messages, kept = talk.finish(), dict(extra or {})
     if task.kind == "session":
         end = len(messages)

@@ -9,7 +9,7 @@ import msgspec
 
 from foretrace.core.errors import Setting
 from foretrace.core.trace import Message, Role, ToolCall
-from foretrace.encodings.base import Encoding
+from foretrace.encodings.base import TextEncoding
 from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
@@ -61,7 +61,7 @@ class _Turn(msgspec.Struct):
     calls: tuple[ToolCall, ...] = ()
 
 
-def make_messages(items: list[tuple[Place, Row]], pattern: Encoding | None = None) -> tuple[Message, ...]:
+def make_messages(items: list[tuple[Place, Row]], pattern: TextEncoding | None = None) -> tuple[Message, ...]:
     """The messages of turns from `flatten_turns`; calls are native ones, or else those in the text.
 
     Raises:

@@ -47,8 +47,6 @@ class Session(Conversation):
         self.created_at: str | None = None
         self.models: Counter[str] = Counter()
         """Replies by model."""
-        self.types: Counter[str] = Counter()
-        """Records by type: shown if no turn was recognized."""
         self.tools: tuple[ToolSpec, ...] = ()
         self.parent: Parent | None = None
         self.outcome = Outcome()
@@ -134,7 +132,6 @@ class Session(Conversation):
             key=self.key,
             task=Task(id=digest(f"{self.source}:{self.id}"), group=self._find_group(), kind="session"),
             path=path,
-            met=self.types,
             tools=self.tools,
             outcome=self.outcome,
             parent=self.parent,

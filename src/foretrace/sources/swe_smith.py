@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.core.trace import Message, Outcome, Task, ToolSpec, Trace
-from foretrace.encodings.base import Encoding
+from foretrace.encodings.base import TextEncoding
 from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.encodings.fence import FENCE
 from foretrace.encodings.parameter_tags import FUNCTION_XML
@@ -31,7 +31,7 @@ REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it w
 _COLUMNS = frozenset({"messages", "instance_id", "resolved", "model", "traj_id", "patch", "id"})
 _INSTANCE = re.compile(r"[^/.]+__[^/]+?\.[0-9a-f]{8}\.\w")
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
-_ENCODINGS: dict[Split, Encoding] = {"xml": FUNCTION_XML, "ticks": FENCE}
+_ENCODINGS: dict[Split, TextEncoding] = {"xml": FUNCTION_XML, "ticks": FENCE}
 _MINI = "<returncode>"
 """What mini-swe-agent writes before an output: its rows of the same instances are read as chats."""
 _VOTES = 5

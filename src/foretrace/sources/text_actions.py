@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.action_lines import ACTION_LINE
-from foretrace.encodings.base import Encoding
+from foretrace.encodings.base import TextEncoding
 from foretrace.encodings.calls_in_text import find_calls, leave_out_held
 from foretrace.encodings.fence import FENCE
 from foretrace.encodings.json_calls import JSON_ACTION, REACT, TERMINAL_JSON
@@ -17,7 +17,7 @@ from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.encodings.text_bodies import CODE_FENCE, TAGGED_CODE
 from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
 
-_SURE: tuple[Encoding, ...] = (
+_SURE: tuple[TextEncoding, ...] = (
     TOOL_TAGS,  # before TAGGED_CODE, which may match the tag of an argument
     TAGGED_CODE,
     REACT,
@@ -29,7 +29,7 @@ _SURE: tuple[Encoding, ...] = (
     WEB_CALL,
 )
 """Encodings that cannot be confused with other text."""
-_FENCED: tuple[Encoding, ...] = (CODE_FENCE, FENCE)
+_FENCED: tuple[TextEncoding, ...] = (CODE_FENCE, FENCE)
 """Encodings that also look like code shown in a chat: they only count if the environment answers."""
 _ANSWERED = re.compile(
     r"\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of|The output of the OS:|<returncode>|<output>|<observation>"
@@ -56,7 +56,7 @@ class AgentText(NamedTuple):
 class CallReader:
     """Reads the calls of one conversation in the chosen encoding, or else in tags that name a call."""
 
-    def __init__(self, texts: Sequence[AgentText], pattern: Encoding | None = None) -> None:
+    def __init__(self, texts: Sequence[AgentText], pattern: TextEncoding | None = None) -> None:
         self.encoding = pattern or _choose(texts[:_MAX_LOOKED_AT])
         self._is_given = pattern is not None
 
@@ -73,7 +73,7 @@ class CallReader:
         return tuple(own if any(call.name for call in own) else tagged or own)
 
 
-def _choose(texts: Sequence[AgentText]) -> Encoding | None:
+def _choose(texts: Sequence[AgentText]) -> TextEncoding | None:
     spoken = [each for each in texts if not _is_tagged(each.text)]
     if len(spoken) > 1 and _is_courtesy(spoken[0]):
         spoken = spoken[1:]
@@ -87,7 +87,7 @@ def _choose(texts: Sequence[AgentText]) -> Encoding | None:
     return _find_usual(_FENCED, spoken)
 
 
-def _find_usual(encodings: Sequence[Encoding], texts: Sequence[AgentText]) -> Encoding | None:
+def _find_usual(encodings: Sequence[TextEncoding], texts: Sequence[AgentText]) -> TextEncoding | None:
     least = max(1, len(texts) * MIN_SHARE)
     return next((each for each in encodings if sum(_hits(each, text.text) for text in texts) >= least), None)
 
@@ -108,5 +108,5 @@ def _is_courtesy(first: AgentText) -> bool:
     return not any(_hits(encoding, first.text) for encoding in _SURE)
 
 
-def _hits(encoding: Encoding, text: str) -> bool:
+def _hits(encoding: TextEncoding, text: str) -> bool:
     return any(call.name for call in encoding.parse(text))

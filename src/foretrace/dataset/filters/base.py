@@ -29,7 +29,6 @@ class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """`source:split`, as in the manifest."""
     success: bool | None
-    n_messages: int
     n_steps: int
     """Number of the agent's messages."""
     names_tools: bool

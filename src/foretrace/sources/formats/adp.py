@@ -7,7 +7,6 @@ converted to the protocol, the environment speaks as the user.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -58,14 +57,13 @@ class Adp(RecordFiles):
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The trace of a row."""
         talk = Conversation(account)
-        met: Counter[str] = Counter()
         tools: tuple[ToolSpec, ...] = ()
         items = get_list(record, "content")
         is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
         open_calls: list[str] = []
         for at, item in account.drop_unread(items):
             kind = str(item.get("class_"))[:80]
-            met[kind] += 1
+            talk.types[kind] += 1
             if kind in _ACTIONS:
                 account.use()
                 open_calls = _add_action(talk, item, kind, at, open_calls, is_quoted)
@@ -92,7 +90,6 @@ class Adp(RecordFiles):
             path=path,
             raw_row=number,
             raw_id=own_id,
-            met=met,
             tools=tools,
             extra={k: v for k, v in find_unknown_fields(record, _ROW).items() if v != {}},
         )

@@ -112,10 +112,9 @@ class _Reader:
     ) -> Trace | Drop:
         account, agent = self._account, get_dict(document, "agent")
         talk = Conversation(account, durations_from_stamps=False)
-        met: Counter[str] = Counter()
         steps = get_list(document, "steps")
         for index, step in account.drop_unread(steps):
-            met[f"{step.get('source')} steps"] += 1
+            talk.types[f"{step.get('source')} steps"] += 1
             _add_step(talk, step, index)
         schema, name = get_text(document, "schema_version"), get_text(agent, "name")
         if schema and schema not in _VERSIONS:
@@ -132,7 +131,6 @@ class _Reader:
             model=next(filter(None, models), None),
             tool_versions={name: get_text(agent, "version")},
             created_at=next(filter(None, (get_text(step, "timestamp") for step in steps)), None),
-            met=met,
             tools=read_tool_specs(agent.get("tool_definitions")),
             outcome=outcome,
             parent=parent,

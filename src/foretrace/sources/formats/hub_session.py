@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,14 +51,13 @@ class _Talk(Conversation):
     def __init__(self, head: dict[str, Any], account: Account) -> None:
         super().__init__(account)
         self._head = head
-        self._met: Counter[str] = Counter()
         self._model = self._created = self._first = ""
         self.use(head)
 
     def add_record(self, record: dict[str, Any]) -> None:
         kind, message = record.get("type"), get_dict(record, "message")
         role, is_message = message.get("role"), kind == "message" and bool(message)
-        self._met[f"{role} messages" if is_message else str(kind)[:80]] += 1
+        self.types[f"{role} messages" if is_message else str(kind)[:80]] += 1
         if not is_message or role not in ("user", "assistant", "system", "tool"):
             self.account.meet_unknown(f"message of {role!r}" if is_message else kind)
             return
@@ -80,7 +78,7 @@ class _Talk(Conversation):
         own_id = as_text(self._head.get("id")) or digest(self._first)
         key = f"{HubSession.name}@{own_id}"
         return finish_trace(
-            self, key=key, task=make_task(key), path=path, met=self._met, raw_id=own_id, model=self._model,
+            self, key=key, task=make_task(key), path=path, raw_id=own_id, model=self._model,
             agent=as_text(self._head.get("harness")), created_at=self._created,
             tools=read_tool_specs(self._head.get("tools")),
         )  # fmt: skip

@@ -11,7 +11,6 @@ import json
 import re
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +89,7 @@ class InspectAI:
 def _read_sample(raw: dict[str, Any], header: dict[str, Any], path: Path, account: Account) -> Trace | Drop:
     talk = Conversation(account)
     messages = as_list(_resolve_attachments(raw.get("messages"), get_dict(raw, "attachments")))
+    talk.types.update(f"{as_dict(message).get('role')} messages" for message in messages)
     events, tools = _read_events(raw, {get_text(message, "id") for message in messages}, account)
     for index, message in account.drop_unread(messages):
         _add_message(talk, message, index, events)
@@ -110,7 +110,6 @@ def _read_sample(raw: dict[str, Any], header: dict[str, Any], path: Path, accoun
         sampling={name: config[name] for name in _SAMPLING if as_number(config.get(name)) is not None},
         sample=as_count(raw.get("epoch")),
         created_at=get_text(raw, "started_at") or get_text(about, "created"),
-        met=Counter(f"{as_dict(message).get('role')} messages" for message in messages),
         tools=tools,
         outcome=_read_outcome(raw),
         extra={name: raw[name] for name in ("target", "metadata") if raw.get(name)},

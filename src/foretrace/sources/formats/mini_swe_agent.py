@@ -8,7 +8,6 @@ output is the submission.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,6 @@ class _Talk(Conversation):
         self._messages = get_list(document, "messages")
         self._open: list[str] = []
         """Ids of the last reply's calls that wait for a result."""
-        self._met: Counter[str] = Counter()
         self._submission: str | None = None
 
     def read(self, path: Path) -> Trace | Drop:
@@ -92,7 +90,6 @@ class _Talk(Conversation):
             agent="mini-swe-agent",
             model=get_text(get_dict(config, "model"), "model_name"),
             tool_versions={"mini-swe-agent": version},
-            met=self._met,
             outcome=Outcome(status=status, exit_reason=ended or None),
             extra=extra if self._submission is None else {**extra, "submission": self._submission},
         )
@@ -101,7 +98,7 @@ class _Talk(Conversation):
         role, extra = message.get("role"), get_dict(message, "extra")
         at = read_time(extra.get("timestamp", message.get("timestamp")))
         kind = message.get("type") if role is None else role
-        self._met[f"{kind} messages"] += 1
+        self.types[f"{kind} messages"] += 1
         text, parts = read_any_content(message.get("content"))
         kept = {**find_unknown_fields(message, _MESSAGE), **find_unknown_fields(extra, _EXTRA)}
         is_reply, is_result = _is_reply(message), kind in ("tool", "function_call_output")

@@ -7,7 +7,6 @@ and their differences are right. If a conversation was forked (`parent_id`), the
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +119,7 @@ class _Talk(Conversation):
     def read(self, path: Path) -> Trace | Drop:
         self.use(self._state, count=0)
         for index, event in enumerate(self._events):
+            self.types[str(event.get("kind"))[:80]] += 1
             self._add_event(event, index)
         first = self._events[0]
         states = (get_text(e.get("value"), "id") for e in self._events[:3] if e.get("key") == "full_state")
@@ -135,7 +135,6 @@ class _Talk(Conversation):
             agent="OpenHands",
             model=self._model,
             created_at=get_text(first, "timestamp"),
-            met=Counter(str(event.get("kind"))[:80] for event in self._events),
             tools=self._tools,
             outcome=Outcome(status=status, exit_reason=self._ended or None, error=self._error),
         )

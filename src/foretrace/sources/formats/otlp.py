@@ -85,6 +85,7 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
     )
     thread.turns += read_messages(behind or [])
     talk = Conversation(account, durations_from_stamps=False)
+    talk.types["model calls"] = len(thread.exchanges)
     _Writer(talk, thread, found).write()
     above = found.find_parent(thread)
     error = last.span.error if last.reply is None else None
@@ -99,7 +100,6 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
         model=first.get_text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
         sampling={name: value for name, value in sampling.items() if value is not None},
         created_at=None if first.started is None else write_time(first.started),
-        met={"model calls": len(thread.exchanges)},
         tools=next((tools for exchange in reversed(thread.exchanges) if (tools := read_tools(exchange.span))), ()),
         outcome=Outcome(status="error", error=Failure(kind="model_call", message=error)) if error else Outcome(),
         parent=Parent(key=_make_key(above[0]), call_id=above[1]) if above else None,

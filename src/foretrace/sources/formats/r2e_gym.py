@@ -56,6 +56,7 @@ class R2EGym(RecordFiles):
         steps = get_list(record, "trajectory_steps")
         for index, step in account.drop_unread(steps):
             account.use()
+            talk.types["steps"] += 1
             _add_step(talk, step, index)
         image = get_text(record, "docker_image")
         instance = get_text(about, "instance_id", "commit_hash") or image

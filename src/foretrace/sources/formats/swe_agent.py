@@ -7,7 +7,6 @@ an instance, each is a trace; the copy of the chosen one at the top is not read.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -86,6 +85,7 @@ def _read_attempt(
     config = as_dict(decode_json(attempt.get("replay_config", document.get("replay_config"))))
     calls = _read_calls(history)
     talk = Conversation(account)
+    talk.types.update(f"{message.get('role')} messages" for message in as_dicts(history))
     _add_history(talk, history, calls, _match_times(history, steps, account))
     instance = get_text(get_dict(config, "problem_statement"), "id") or _find_instance(path)
     begin = next((index for index, message in enumerate(history) if _is_turn(message)), len(history))
@@ -103,7 +103,6 @@ def _read_attempt(
         agent="SWE-agent",
         model=as_text(model),
         tool_versions={"SWE-agent": version},
-        met=Counter(f"{message.get('role')} messages" for message in as_dicts(history)),
         outcome=_read_outcome(info),
         extra={**find_unknown_fields(attempt, _DOCUMENT), "info": info} if info else None,
     )

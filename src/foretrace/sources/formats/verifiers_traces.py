@@ -7,7 +7,6 @@ includes the harness.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,7 +122,6 @@ class _Graph:
             agent=get_text(get_dict(raw, "agent"), "name"),
             model=next((model for call in calls if (model := get_text(call, "model"))), None),
             tool_versions={"verifiers": version},
-            met=Counter(f"{as_dict(self._nodes[index].get('message')).get('role')} nodes" for index in branch),
             tools=read_tool_specs(tools),
             outcome=_read_outcome(raw),
             extra={"env": env, "episode": self._episode.get("id"), "task": task.get("type"), "info": raw.get("info")},
@@ -133,6 +131,7 @@ class _Graph:
         node, is_copy = self._nodes[index], index in self._seen
         message, call = get_dict(node, "message"), self._calls.get(index, {})
         role, span = message.get("role"), get_dict(call, "time")
+        talk.types[f"{role} nodes"] += 1
         if role not in ("system", "user", "assistant", "tool"):
             if not is_copy:
                 self._account.meet_unknown(f"node of {role!r}")
