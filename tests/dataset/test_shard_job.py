@@ -69,9 +69,20 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
     whole = Counter(r.values["action"] for r in rows)
     assert natural.total() == 900
     assert all(abs(natural[a] / 900 - whole[a] / 6000) < 0.06 for a in ACTIONS)
-    common = min(n for n in whole.values() if n >= 20)
-    assert balanced == {a: min(n, common, 100) for a, n in whole.items()}
+    common = min(n for n in whole.values() if n >= 0.1 * 100)
+    assert balanced == {a: min(n, common) for a, n in whole.items()}
     assert all(r.values["natural"] or r.values["balanced"] for r in found)
+
+
+def test_few_rows_are_balanced_too() -> None:
+    """One class that is more frequent than the others does not set the size of all classes."""
+    rows = {"file_read": 34, "verifier": 19, "retrieval": 11, "repair": 4, "BLOCKED": 2}
+    slices = EvalSlices(BuildSettings())
+    for action, count in rows.items():
+        for n in range(count):
+            slices.add(Row("eval", f"{action}{n}", 0, "", {"action": action}))
+    balanced = Counter(r.values["action"] for r in slices.select(final=True) if r.values["balanced"])
+    assert balanced == {"file_read": 4, "verifier": 4, "retrieval": 4, "repair": 4, "BLOCKED": 2}
 
 
 def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path) -> None:

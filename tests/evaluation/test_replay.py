@@ -218,13 +218,18 @@ def test_nothing_saved_says_why(options: dict[str, Any], right: bool, why: str) 
     assert found.saved_s == 0 and found.conclusion.text == f"not worth it: {why}"
 
 
-def test_a_verdict_says_how_good_the_guesses_are_and_must_be() -> None:
+@pytest.mark.parametrize(
+    ("many", "late_s", "shares"),
+    [(1, 0.1, ("2.9 %", "10 %", "10 %", "18 %")), (7, 4.7, ("3.0 %", "70 %", "26 %", "43 %"))],
+)
+def test_a_verdict_says_how_good_the_guesses_are_and_must_be(many: int, late_s: float, shares: tuple[str, ...]) -> None:
+    """Right guesses that come late are worth fewer that are in time, of which so many are needed."""
     traces = reads(10)
-    found = replay(traces, plant(traces, lambda n: n == 0))
+    found = replay(traces, plant(traces, lambda n: n < many, lambda n: {"seconds": late_s if n < many else 0.1}))
     assert found.conclusion.text == (
-        "not worth it: 2.9 % of the time is saved with 10 % of the guesses right; 5 % needs about 18 % of them right "
-        "and in time; `read_file` carries 100 % of it"
-    )
+        "not worth it: {} of the time is saved with {} of the guesses right, as much as {} right and in time would "
+        "give; 5 % needs about {}; `read_file` carries 100 % of it"
+    ).format(*shares)
 
 
 def test_assumed_times_fill_what_is_unknown() -> None:

@@ -114,7 +114,8 @@ def conclude_replay(
     if acceptance is None:
         text += f"; even a perfect predictor saves {write_share(perfect)}"
     elif share < WORTH_SHARE:
-        text += f"; 5 % needs about {write_share(acceptance)} of them right and in time"
+        in_time = write_share(share / perfect)  # in units of `acceptance`
+        text += f", as much as {in_time} right and in time would give; 5 % needs about {write_share(acceptance)}"
     return _conclude(worth, acceptance, text, saved_by_call)
 
 

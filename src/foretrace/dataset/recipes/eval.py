@@ -16,8 +16,9 @@ from foretrace.dataset.settings import BuildSettings
 
 MAX_NEXT_ACTIONS = 5
 """Number of next action types in a row, including its own."""
-_COMMON_CLASS_ROWS = 20
-"""A class with at least this many rows counts when the balanced slice sets the size of its classes."""
+_COMMON_SHARE = 0.1
+"""A class with at least this share of the rows of the most frequent one counts when the balanced slice sets the size of
+its classes."""
 
 
 class EvalSlices:
@@ -44,13 +45,13 @@ class EvalSlices:
         """Rows in the order of their rank, with `natural` and `balanced` set.
 
         With `final`, these are the rows of the two slices; without it, all rows that a merge may need. In the balanced
-        slice, all classes with at least `_COMMON_CLASS_ROWS` rows (or all classes, if none has that many) have the same
-        number of rows. Rarer classes keep all of theirs.
+        slice, all classes that are at least `_COMMON_SHARE` as frequent as the most frequent one have the same number
+        of rows. Rarer classes keep all of theirs.
         """
         natural = self._natural.take()
         classes = [rows.take() for rows in self._classes.values()]
         sizes = [len(rows) for rows in classes]
-        common = min((size for size in sizes if size >= _COMMON_CLASS_ROWS), default=min(sizes, default=0))
+        common = min((size for size in sizes if size >= _COMMON_SHARE * max(sizes)), default=0)
         balanced = {rank for rows in classes for rank in list(rows)[:common]}
         candidates = {rank: row for rows in (natural, *classes) for rank, row in rows.items()}
         for rank, row in sorted(candidates.items()):
