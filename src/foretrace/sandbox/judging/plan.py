@@ -109,7 +109,9 @@ def _plan(
         if not found[number] and not _can_fail(tree):
             raise ProblemError(f"test {number} has no assert: write what must hold as `assert f(1) == 2`")
         if unknown := find_unknown_features(tree):
-            raise ProblemError(f"test {number} uses {', '.join(unknown)}, which cannot be judged here: write the test without it")
+            raise ProblemError(
+                f"test {number} uses {', '.join(unknown)}, which cannot be judged here: write the test without it"
+            )
     uses = find_answer_uses(trees, entry_point, setup_tree)
     for number, tree in enumerate(trees):
         _check_names(number, tree, uses, entry_point)
