@@ -11,10 +11,11 @@ import msgspec
 
 from foretrace.clean.redact import Redactor
 from foretrace.core.errors import UsageError
+from foretrace.core.manifest import Cursor
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.redactions import read_redactions
 from foretrace.core.report import Report
-from foretrace.core.store import Cursor, TraceStore, TraceWriter
+from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.rows.base import Drop
 
 _AT_ONCE = 32

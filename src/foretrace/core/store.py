@@ -25,10 +25,7 @@ from foretrace.core import token_arrays
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import make_partial_name, only_writer, replace_file, sync_folder
 from foretrace.core.journal import JournalIndex, find_journals, group_keys, ungroup_keys
-from foretrace.core.manifest import SHARDS as SHARDS
-from foretrace.core.manifest import Cursor as Cursor
-from foretrace.core.manifest import Manifest as Manifest
-from foretrace.core.manifest import read_manifest
+from foretrace.core.manifest import SHARDS, Manifest, read_manifest
 from foretrace.core.places import make_local_path
 from foretrace.core.redactions import read_redactions
 from foretrace.core.segments import (

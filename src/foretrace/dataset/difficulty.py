@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.dataset.statistical_gates import format_fraction, measure_accuracy, scale_columns, score_rows
+from foretrace.encodings.json_arguments import try_decode
 
 DIFFICULTY_SPLITS = ("train", "test")
 """The shallow reader learns from the first, and is measured on the second."""
@@ -168,10 +168,7 @@ def _list_repeats(context: _Context, values: Sequence[str]) -> Iterator[float]:
 @lru_cache(maxsize=256)
 def _read_completion(completion: str) -> tuple[str, str, list[str]]:
     """Action, tool and argument values of a target. Any other text counts as one value."""
-    try:
-        target = msgspec.json.decode(completion)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return "", "", [completion]
+    target = try_decode(completion)
     if not isinstance(target, dict) or not isinstance(target.get("arguments", {}), dict):
         return "", "", [completion]
     values = [v if isinstance(v, str) else json.dumps(v) for v in target.get("arguments", {}).values()]

@@ -210,24 +210,19 @@ def _make_disjoint_gate(name: str, splits: Mapping[str, Collection[object]], sha
 
 
 def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
-    rows, rechecked = sum(check.prompts for check in checks), sum(check.rechecked for check in checks)
+    prompts, rechecked = sum(check.prompts for check in checks), sum(check.rechecked for check in checks)
+    longest = max((check.max_prompt_tokens for check in checks), default=0)
+
+    def make(name: str, checked: int, broken: list[str], detail: str, **more: int) -> Gate:
+        figure, rows = {"checked": checked, "broken": len(broken), **more}, tuple(sorted(broken)[:MAX_NAMED_ROWS])
+        return Gate(name=name, verdict="fail" if broken else "pass", figure=figure, detail=detail, rows=rows)
+
     whole, short = "prompts without target text", "prompts within max_context_tokens"
     changed = "prompts that do not depend on what follows, and equal the trace"
-    longest = {"longest": max((check.max_prompt_tokens for check in checks), default=0)}
-    found: list[tuple[str, list[str], dict[str, int], str]] = [
-        ("causality", [r for c in checks for r in c.changed], {"checked": rechecked, "rows": rows}, changed),
-        ("no_target_in_prompt", [r for c in checks for r in c.with_target], {"checked": rows}, whole),
-        ("context_length", [r for c in checks for r in c.too_long], {"checked": rows, **longest}, short),
-    ]
     return [
-        Gate(
-            name=name,
-            verdict="fail" if broken else "pass",
-            figure={"checked": figure["checked"], "broken": len(broken)} | figure,
-            detail=detail,
-            rows=tuple(sorted(broken)[:MAX_NAMED_ROWS]),
-        )
-        for name, broken, figure, detail in found
+        make("causality", rechecked, [r for c in checks for r in c.changed], changed, rows=prompts),
+        make("no_target_in_prompt", prompts, [r for c in checks for r in c.with_target], whole),
+        make("context_length", prompts, [r for c in checks for r in c.too_long], short, longest=longest),
     ]
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.trace import ToolCall, ToolSpec, Trace
+from foretrace.encodings.json_arguments import try_decode
 
 DESCRIPTION = "Inferred from calls of this agent in other tasks: the source does not say what it was offered."
 MAX_TOOLS = 128
@@ -96,10 +97,7 @@ def _find_agent(trace: Trace) -> tuple[str, str] | None:
 
 
 def _read_arguments(call: ToolCall, group: str) -> dict[str, dict[str, _Groups]]:
-    try:
-        values: Any = msgspec.json.decode(call.arguments or "{}")
-    except (msgspec.DecodeError, RecursionError):
-        return {}
+    values = try_decode(call.arguments)
     named = values.items() if isinstance(values, dict) else ()
     return {name: {_TYPES.get(type(value), "null"): (group,)} for name, value in named if _NAME.fullmatch(name)}
 

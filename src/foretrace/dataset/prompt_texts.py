@@ -15,7 +15,7 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.trace import Message, ToolSpec
 from foretrace.dataset.settings import TargetFormat
-from foretrace.encodings.json_arguments import encode_json
+from foretrace.encodings.json_arguments import encode_json, try_decode
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -98,7 +98,7 @@ def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
 def _shorten_schema(schema: str, longest: int) -> str:
     """JSON text of the schema with shorter descriptions; unchanged if it cannot be written again."""
     try:
-        return encode_json(_shorten(_read(schema), longest))
+        return encode_json(_shorten(try_decode(schema), longest))
     except (ValueError, RecursionError):  # infinite numbers, or nested too deep
         return schema
 
@@ -127,21 +127,14 @@ def is_described(tool: ToolSpec, text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _list_names(tool: ToolSpec) -> tuple[str, ...]:
-    schema = _read(tool.parameters)
+    schema = try_decode(tool.parameters)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return (tool.name, *(properties if isinstance(properties, dict) else ()))
 
 
-def _read(parameters: str) -> Any:
-    try:
-        return msgspec.json.decode(parameters)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
-
-
 def _squeeze(parameters: str) -> str:
     """JSON text without white space between its parts. A text that is not JSON becomes a JSON string."""
-    if _read(parameters) is None:
+    if try_decode(parameters) is None:
         return encode_json(parameters) if parameters.strip() else ""
     return msgspec.json.format(parameters, indent=-1)
 

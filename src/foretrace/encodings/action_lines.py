@@ -4,7 +4,6 @@ fence after `Operation` or `bash` (AgentBench), `Answer` with its `Final Answer:
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import TextEncoding, find_at
-from foretrace.encodings.json_arguments import encode_json
+from foretrace.encodings.json_arguments import encode_json, try_decode
 
 _LABEL = re.compile(
     r"^[ \t]*(?P<label>(?:Action|ACTION|Act)(?: \d+)?:[ \t]*\n?[ \t]*(?=\S)|(?P<final>Final Answer:)[ \t]*)",
@@ -66,10 +65,9 @@ def _read_action(text: str, at: int) -> _Action | None:
 
 
 def _read_answer(text: str, at: int) -> _Action:
-    answer: Any = text[at:].strip()
-    with contextlib.suppress(msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        answer = msgspec.json.decode(answer) if answer.startswith("[") else answer
-    return "answer", {"answer": answer}, max(at, len(text.rstrip()))
+    answer = text[at:].strip()
+    listed = try_decode(answer) if answer.startswith("[") else None
+    return "answer", {"answer": answer if listed is None else listed}, max(at, len(text.rstrip()))
 
 
 def _write_action(call: ToolCall) -> str:

@@ -37,6 +37,14 @@ def encode_json(value: Any) -> str:
     return _encode(value)
 
 
+def try_decode(text: str | bytes) -> Any:
+    """The value of a JSON text; `None` if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 _scan = json.JSONDecoder(strict=False).raw_decode
 
 

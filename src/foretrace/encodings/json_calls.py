@@ -10,7 +10,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import TextEncoding, find_at
-from foretrace.encodings.json_arguments import encode_json, find_json_end, find_member, read_arguments
+from foretrace.encodings.json_arguments import encode_json, find_json_end, find_member, read_arguments, try_decode
 from foretrace.encodings.python_calls import find_close, read_python_arguments
 
 _INPUTS = ("arguments", "parameters", "args", "input")
@@ -255,10 +255,7 @@ def _find_actions(text: str) -> Iterator[ToolCall]:
 
 
 def _read_action(text: str) -> ToolCall | None:
-    try:
-        value: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
+    value = try_decode(text)
     if not isinstance(value, dict):
         return None
     name = next((value[key] for key in _ACTION_NAMES if isinstance(value.get(key), str)), "")

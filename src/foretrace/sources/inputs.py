@@ -15,8 +15,8 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.manifest import Cursor
 from foretrace.core.progress import ProgressFunc
-from foretrace.core.store import Cursor
 from foretrace.engines.engine import Pool
 from foretrace.engines.in_order import Job, Stage
 from foretrace.rows.base import RawRow, Rows, UndecodedRow

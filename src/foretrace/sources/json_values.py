@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.encodings.json_arguments import encode_json
+from foretrace.encodings.json_arguments import encode_json, try_decode
 from foretrace.rows.base import Drop
 from foretrace.rows.files import describe_json, read_document, read_records
 from foretrace.rows.head import FileHead, read_head
@@ -123,12 +123,7 @@ def as_numbers(value: Any) -> tuple[float, ...]:
 
 def decode_json(text: Any) -> Any:
     """The value of a JSON text; `None` if it is not JSON. Anything but text is returned unchanged."""
-    if not isinstance(text, str):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
+    return try_decode(text) if isinstance(text, str) else text
 
 
 def decode_nested(value: Any) -> Any:

@@ -71,11 +71,6 @@ def read_native_calls(value: Any, index: int) -> tuple[ToolCall, ...]:
     return tuple(_read_call(c, index) for c in value if c is not None)
 
 
-def read_function_call(value: Any, index: int) -> tuple[ToolCall, ...]:
-    """The older `function_call` of message `index`."""
-    return () if value is None else (_read_call({"function": value}, index),)
-
-
 def _read_call(raw: Any, index: int) -> ToolCall:
     function = raw.get("function", raw) if isinstance(raw, dict) else None
     if isinstance(function, str) and isinstance(raw, dict):  # the name, next to the arguments

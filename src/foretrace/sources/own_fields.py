@@ -88,7 +88,7 @@ def write_tools(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _read_written_tools(trace: Trace) -> tuple[ToolSpec, ...]:
-    return read_tool_specs(decode_json(encode_json(write_tools(trace))))
+    return read_tool_specs(encode_json(write_tools(trace)))
 
 
 def restore_fields(trace: Trace) -> Trace:

@@ -15,12 +15,7 @@ from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
 from foretrace.sources.json_values import as_dicts, decode_nested
 from foretrace.sources.leftovers import find_rest
-from foretrace.sources.openai_messages import (
-    find_unknown_fields,
-    read_answered_ids,
-    read_function_call,
-    read_native_calls,
-)
+from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
 from foretrace.sources.turn_items import CALL_ROLES, REST, Place, Row, get_role
 
@@ -114,7 +109,9 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
     text, parts = read_content(content)
     calls: tuple[ToolCall, ...] = ()
     if role == "assistant":
-        calls = read_native_calls(item.get("tool_calls"), index) or read_function_call(item.get("function_call"), index)
+        calls = read_native_calls(item.get("tool_calls"), index)
+        if not calls and (older := item.get("function_call")) is not None:
+            calls = read_native_calls([{"function": older}], index)
         calls = calls or _read_written_calls(item.get("function_calls"))
         if not calls and name in CALL_ROLES:
             calls = read_native_calls([decode_nested(text)], index)

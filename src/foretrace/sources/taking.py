@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import Setting
+from foretrace.core.manifest import Cursor
 from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
-from foretrace.core.store import Added, Cursor, TraceWriter, unpack_record
+from foretrace.core.store import Added, TraceWriter, unpack_record
 from foretrace.core.trace import Message, Trace
 from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop

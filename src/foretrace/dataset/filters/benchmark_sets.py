@@ -17,6 +17,7 @@ import msgspec
 from foretrace.clean.benchmarks import BenchmarkProblem, Field, Fingerprint
 from foretrace.core.digest import digest
 from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
+from foretrace.encodings.json_arguments import try_decode
 from foretrace.problems.base import UnusableRow
 from foretrace.problems.humaneval import HumanEval
 from foretrace.problems.mbpp import Mbpp
@@ -178,21 +179,14 @@ def _read_file(path: Path) -> Iterator[Any]:
         csv.field_size_limit(1 << 30)
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from csv.DictReader(file)
-    elif path.name.endswith(".json") and isinstance(listed := _read_json(path), list):
+    elif path.name.endswith(".json") and isinstance(listed := try_decode(path.read_bytes()), list):
         yield from listed
-    else:
+    else:  # also JSON Lines under the name .json; a mistake is reported by their reader
         for row in FileRows(path).read():
             if isinstance(row.value, Drop) and row.value.reason in ("truncated_file", "damaged_rows"):
                 raise SourceError(f"{path} row {row.at.row}: {row.value.detail}")
             if not isinstance(row.value, Drop) or row.value.reason != "empty_line":
                 yield row.value
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, RecursionError):
-        return None  # JSON Lines under another name, or a mistake that their reader reports
 
 
 def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | _Unusable:

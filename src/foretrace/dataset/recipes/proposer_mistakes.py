@@ -6,11 +6,9 @@ wrong answer are exchanged. So each rule based on them is right in exactly half 
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -23,6 +21,7 @@ from foretrace.dataset.prompt_texts import make_target_text
 from foretrace.dataset.recipes.attempts import ActionKey, Mistake, Target, TaskAttempts, make_action_key
 from foretrace.dataset.recipes.mirrored_pairs import AcceptedActions, Quota
 from foretrace.dataset.recipes.proposer import CONFIG
+from foretrace.encodings.json_arguments import try_decode
 
 FAMILY = CONFIG.name
 """Same as the config whose rows were predicted."""
@@ -138,10 +137,7 @@ def read_guess_message(guess: Prediction) -> Message | None:
     arguments are not a JSON object."""
     if guess.action not in set(ActionType):
         return None
-    try:
-        readable = all(isinstance(msgspec.json.decode(call.arguments), dict) for call in guess.calls)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
+    readable = all(isinstance(try_decode(call.arguments), dict) for call in guess.calls)
     calls = tuple(ToolCall(name=call.tool, arguments=call.arguments) for call in guess.calls)
     return Message(role="assistant", author="model", tool_calls=calls) if readable else None
 
@@ -194,10 +190,7 @@ def _describe(text: str, action: str, message: Message, guess: Prediction) -> Ap
 
 def _find_program(message: Message) -> str:
     """The first word of the command of the first call; empty if there is none."""
-    try:
-        arguments: Any = json.loads(message.tool_calls[0].arguments) if message.tool_calls else None
-    except (ValueError, RecursionError):
-        return ""
+    arguments = try_decode(message.tool_calls[0].arguments) if message.tool_calls else None
     command = arguments.get("command") if isinstance(arguments, dict) else None
     return command.split()[0] if isinstance(command, str) and command.strip() else ""
 
