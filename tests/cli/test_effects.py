@@ -12,6 +12,7 @@ import pytest
 import foretrace
 from cli.conftest import Run
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make_trace
+from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
 
 
@@ -61,6 +62,13 @@ def test_a_call_is_checked(run: Run, tmp_path: Path, call: tuple[str, Any], more
     assert (done.code, done.out) == (0, f"{says}\n")
     checked = foretrace.check_call(*call, manifest=manifest, allow=more[1:])
     assert checked.may_run_ahead == says.startswith("may run")
+    assert foretrace.check_call(json.loads(text), manifest=manifest, allow=more[1:]) == checked
+
+
+@pytest.mark.parametrize("call", [7, "", {}, {"name": 7}, {"name": "bash", "arguments": ["ls"]}])
+def test_what_is_no_call_is_refused_from_python(call: Any) -> None:
+    with pytest.raises(UsageError, match="not a call: give the name of a tool"):
+        foretrace.check_call(call)
 
 
 def test_calls_are_checked_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

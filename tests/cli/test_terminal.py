@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from cli.conftest import write_rows
 from fakes.model_server import ModelServer, serving
+from foretrace.cli.output import Output
 
 COMMAND = [sys.executable, "-m", "foretrace"]
 _CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|.", re.DOTALL)
@@ -132,3 +134,14 @@ def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
     assert any("%" in line and "s left" in line and "━" in line for line in shown), shown
     assert re.search(r"rows\.jsonl: \d+ of 2,000, \d+%, [\d.,]+/(?:s|min), \d+ s left \(\d+ s\)\n", plain), plain
     assert "\x1b" not in plain
+
+
+def test_lines_of_progress_count_only_what_is_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("foretrace.cli.output._FIRST_LINE_S", 0.05)
+    for total in (1, 3):
+        with Output().progress("opening") as progress:
+            progress("building", 0, total)
+            time.sleep(0.3)
+    assert capsys.readouterr().err == "building (0 s)\nbuilding: 0 of 3, 0% (0 s)\n"

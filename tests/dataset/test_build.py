@@ -325,6 +325,16 @@ def test_eval_size_limits_both_slices_and_counts_the_rest(little: Path, tmp_path
     assert told["in_no_slice"] + len(found) == len(list(rows(tmp_path / "d", "proposer", "test")))
 
 
+def test_a_split_with_few_groups_is_named(little: Path, tmp_path: Path) -> None:
+    """By its rows and groups."""
+    report = build(little, out=tmp_path / "d", split=(0.2, 0.2, 0.6), statistical_gates=False)
+    (warning,) = (text for text in report.manifest["warnings"] if "figures on so few say little" in text)
+    few = list(rows(tmp_path / "d", "proposer", "validation"))
+    assert (
+        f"validation has {len(few)} proposer rows of {len({r['group'] for r in few})} groups and test has " in warning
+    )
+
+
 def test_rows_are_shuffled(sample_dataset: Path) -> None:
     """No run of one trace: neighbours come from all over."""
     keys = [r["key"] for r in rows(sample_dataset, "proposer", "train")]

@@ -104,7 +104,7 @@ def effects(
 
 
 def check_call(
-    name: str,
+    name: str | Mapping[str, Any],
     arguments: str | Mapping[str, Any] = "{}",
     *,
     manifest: str | Path | EffectsManifest | None = None,
@@ -113,13 +113,13 @@ def check_call(
     """Whether a runtime may run a call before the model has asked for it (docs/speculation.md).
 
     Args:
-        name: Of the tool.
+        name: Of the tool; or the whole call, {"name": ..., "arguments": {...}}.
         arguments: An object, or its JSON text.
         manifest: What `effects` wrote of the agent's own traces, or returned.
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
 
     Raises:
-        UsageError: an effect cannot be allowed.
+        UsageError: this is not a call, or an effect cannot be allowed.
         PredictionError: the file is not a manifest.
     """
     import json
@@ -128,10 +128,14 @@ def check_call(
     from foretrace.evaluation.effects_manifest import check_call, read_manifest
     from foretrace.evaluation.savings import choose_safe_effects
 
-    text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
+    call: Mapping[str, Any] = name if isinstance(name, Mapping) else {"name": name, "arguments": arguments}
+    tool, given = call.get("name"), call.get("arguments", {})
+    if not (tool and isinstance(tool, str) and isinstance(given, (str, Mapping))):
+        raise UsageError('not a call: give the name of a tool and its arguments, or {"name": ..., "arguments": {...}}')
+    text = given if isinstance(given, str) else json.dumps(dict(given))
     if isinstance(manifest, (str, Path)):
         manifest = read_manifest(make_local_path(manifest))
-    return check_call(ToolCall(name=name, arguments=text), choose_safe_effects(allow), manifest)
+    return check_call(ToolCall(name=tool, arguments=text), choose_safe_effects(allow), manifest)
 
 
 def replay(

@@ -229,7 +229,9 @@ class ProgressDisplay:
             self._thread.start()
 
     def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
-        """Report that `done` of `total` (`None`: unknown) are done."""
+        """Report that `done` of `total` (`None`: unknown) are done. One of one says nothing, so it is not shown."""
+        if total == 1:
+            done, total = 0, None
         if total != self._state[2] or done < self._state[1]:
             self._phase = (done, time.monotonic())
         self._state = (doing, done, total)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from foretrace.actions.corrections import read_corrections
-from foretrace.core.errors import BuildError, GateError, Parts, Setting, UsageError
+from foretrace.core.errors import BuildError, GateError, Parts, Setting, UsageError, count_things
 from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.predictions import describe_origin
 from foretrace.core.progress import ProgressFunc, ignore_progress
@@ -53,7 +53,7 @@ from foretrace.dataset.report import (
     describe_files,
     make_manifest,
 )
-from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import (
     ShardJob,
     ShardResult,
@@ -63,6 +63,9 @@ from foretrace.dataset.statistical_gates import make_statistical_gates
 from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
+
+_FEW_ROWS, _FEW_GROUPS = 50, 5
+"""A split of validation or test with fewer rows or groups is named in a warning."""
 
 
 def build(
@@ -206,6 +209,7 @@ class _Builder:
             drops = functools.reduce(operator.or_, built.counts.drops.values(), Counter[str]())  # steps repeat
             raise make_empty_error(built.counts.outcomes, drops, plan.selection, self._settings)
         self._warn_of_outcomes(built.counts)
+        self._warn_of_small_splits(checks, configs)
         lengths = {name: of_config.prompt_tokens for name, of_config in selected.items() if of_config.rows}
         for check in checks:
             for name, counts in check.prompt_tokens.items():
@@ -237,6 +241,21 @@ class _Builder:
             self._warnings.append(
                 f"{unknown:,} of {total:,} attempts do not say whether they succeeded, so their steps are left out "
                 "(attempt_not_wanted); the setting outcomes=not_failed includes them"
+            )
+
+    def _warn_of_small_splits(self, checks: Sequence[ShardCheck], configs: Mapping[str, Any]) -> None:
+        """Warn of splits on which figures say little, counted in rows of the first config."""
+        config, files = next((name, files) for name, files in configs.items() if files)
+        found: list[str] = []
+        for split in SPLITS[1:]:
+            rows = files[split]["rows"] if split in files else 0
+            groups = len({group for check in checks for group in check.groups[split]})
+            if rows and (rows < _FEW_ROWS or groups < _FEW_GROUPS):
+                found.append(f"{split} has {count_things(rows, f'{config} row')} of {count_things(groups, 'group')}")
+        if found:
+            self._warnings.append(
+                f"{' and '.join(found)}: figures on so few say little; add traces of other repositories or tasks, or "
+                "give these splits a larger share, as in split=0.6/0.2/0.2"
             )
 
     def _move_files(self, configs: Mapping[str, Any]) -> None:

@@ -167,13 +167,14 @@ def _make_report(
     if gold.target == "call":
         calibration.append(measure_calibration(judged.confidence, judged.is_right(), "guess"))
     readable = sum(any(guess.action in ACTIONS for guess in guesses) for guesses in own.guesses.values())
+    scores = [row for each in slices for row in each.score(own)]
     references, left_out = _find_references(gold, safe)
     header = own.file.header or PredictionsHeader(target=gold.target)
     return ScoreReport(
         predictor=own.file.predictor,
         predicted=header.target,
         target=gold.target,
-        scores=[row for each in slices for row in each.score(own)],
+        scores=scores,
         rows=len(gold.steps),
         missing=len(gold.steps) - len(own.guesses),
         unreadable=len(own.guesses) - readable,
@@ -192,7 +193,7 @@ def _make_report(
             judged, own.guesses, gold.target, verifier=header.verifier, validation=validation, seed=seed
         ),
         against=None if other is None else _compare(own, other, slices),
-        references=references,
+        references=[each for each in references if not _is_same(each, own.file.predictor, scores)],
         references_left_out=left_out,
         latency_s=header.latency_s,
         seed=seed,
@@ -259,6 +260,12 @@ def score_references(dataset: Path) -> References:
             for path, report in reports.items()
         ],
     )
+
+
+def _is_same(reference: Reference, predictor: str, scores: Sequence[ScoreRow]) -> bool:
+    """Whether a reference is the scored predictor itself, so that it need not be shown twice."""
+    own = {(row.slice, row.metric, row.value) for row in scores}
+    return reference.predictor == predictor and all((r.slice, r.metric, r.value) in own for r in reference.scores)
 
 
 def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference], str | None]:

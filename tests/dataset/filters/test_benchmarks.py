@@ -100,6 +100,12 @@ def test_without_a_setting_known_benchmarks_are_reported() -> None:
     assert found["notes"][1] == "What is found of humaneval, mbpp is reported, and not left out."
 
 
+def test_a_benchmark_that_no_trace_holds_is_named(settings: BuildSettings) -> None:
+    notes = select(settings, trace("a", user("Go."), says("Done."))).filters["benchmarks"]["notes"]
+    assert "garden by id, statement, solution (2 problems)" in notes[0]
+    assert notes[2:] == ["garden: no trace holds a problem of it."]
+
+
 def test_texts_of_humaneval_are_reported_by_every_build() -> None:
     rows = Path(__file__).parents[4] / "shared/data/problems/HumanEval.jsonl.gz"
     if not rows.is_file():

@@ -8,7 +8,7 @@ import datasets
 import msgspec
 import pytest
 
-from dataset.little import calls, rows, runs, says, seen, trace, user
+from dataset.little import calls, rows, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
@@ -35,6 +35,13 @@ def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
     assert len(set(ids)) == 3 and all(ids)
     assert [(m["tool_call_id"], m["name"]) for m in messages if m["role"] == "tool"] == [(own, "bash") for own in ids]
     assert [t["function"]["name"] for t in next(rows(tmp_path / "d", "trajectories"))["tools"]] == ["bash"]
+
+
+@pytest.mark.parametrize(("text", "first"), [("", "user"), ("Be brief.", "system")])
+def test_an_empty_system_message_is_left_out(tmp_path: Path, text: str, first: str) -> None:
+    built(tmp_path, trace("a", system(text), user("x"), runs("pwd"), seen("3"), says("end")))
+    (row,) = rows(tmp_path / "d", "trajectories")
+    assert row["messages"][0]["role"] == first and row["steps"] == 2
 
 
 @pytest.mark.parametrize(

@@ -216,4 +216,6 @@ def _push(output: Output, dataset: Path, **settings: Any) -> PushReport:
     )
     for config in find_unpushed_configs(dataset):
         output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
-    return output.work(f"pushing {dataset} to {settings.get('repo') or settings.get('org')}", push, dataset, **settings)
+    where = settings.get("repo") or settings.get("org")
+    doing = f"checking {dataset}" if settings.get("dry_run") else f"pushing {dataset} to {where}"
+    return output.work(doing, push, dataset, **settings)

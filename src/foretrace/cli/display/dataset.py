@@ -63,7 +63,7 @@ def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -
             left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
     _show_counts(output, "left out", left_out)
     benchmarks = filters.get("benchmarks", {})
-    if benchmarks.get("found"):
+    if benchmarks.get("found") or manifest.get("settings", {}).get("decontaminate"):
         output.print()
         for note in benchmarks["notes"]:
             output.print(note)

@@ -244,8 +244,8 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
         (
             "limits of a run",
             f"{limits['wall_s']:g} s, {limits['cpu_s']:g} s of CPU, {memory} of memory, "
-            f"{limits['processes']} processes, output {limits['output_mb']} MiB, "
-            f"files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
+            f"{limits['processes']} threads, {limits['output_mb']} MiB of output ({limits['stdout_kb']} KiB kept of "
+            f"stdout and of stderr each), files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
         ),
         ("speed", f"{facts['runs_per_s']:,.0f} runs/s; one alone takes {facts['ms_per_run']:.1f} ms"),
     ]

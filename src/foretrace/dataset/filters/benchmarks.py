@@ -153,6 +153,7 @@ class BenchmarkFilter:
         only_reported = [name for name in figures["looked_for"] if name not in self._named]
         if only_reported:
             notes.append(f"What is found of {', '.join(only_reported)} is reported, and not left out.")
+        notes += [f"{name}: no trace holds a problem of it." for name in sorted(self._named - figures["found"].keys())]
         for name, counts in figures["found"].items():
             how = ", ".join(f"{kind} {n}" for kind, n in counts.items() if kind != "traces")
             done = "left out" if self._removes and name in self._named else "not left out"

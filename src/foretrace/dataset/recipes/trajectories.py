@@ -59,7 +59,7 @@ def _make_values(attempt: Attempt, form: CallForm) -> dict[str, Any]:
     trace = attempt.trace
     trained = {target.index for target in attempt.targets}
     marked = (msgspec.structs.replace(m, train=index in trained) for index, m in enumerate(trace.messages))
-    messages = merge_spans(write_calls(marked, form))
+    messages = [m for m in merge_spans(write_calls(marked, form)) if m.role != "system" or m.prefix or m.content]
     has_calls = form == "native" or any(message.tool_calls for message in messages)
     return {
         "messages": list(_make_messages(messages)),
