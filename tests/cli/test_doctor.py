@@ -76,7 +76,7 @@ def test_below_the_level_that_must_be_had_the_guards_are_shown_all_the_same(run:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--sandbox", "lokal"], "unknown sandbox 'lokal': choose one of"),
+        (["--sandbox", "lokal"], "unknown sandbox 'lokal', did you mean local?: choose one of"),
         (["--sandbox", "local,lokal"], "unknown sandbox 'lokal'"),
         (["--sandbox", ","], "--sandbox names nothing"),
         (["--min-level", "0"], "give --allow-weak-isolation if that is meant"),
