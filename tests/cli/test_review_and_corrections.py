@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_corrections_that_cannot_be_applied_are_counted(run: Run, traces: Path, 
     ]
     write_rows(tmp_path / "c.jsonl", rows)
     result = run("label", traces, "--out", tmp_path / "l.csv", "--corrections", tmp_path / "c.jsonl")
-    assert result.code == 0 and "corrected   1\n" in result.out
+    assert result.code == 0 and re.search(r"^corrected +1$", result.out, re.M)
     assert f"1 correction not applied: the trace has changed since, such as row 5: {KEY[:-1]}b" in result.err
     assert "1 correction not applied: no trace has the key, such as row 4: nobody" in result.err
     assert "2 corrections not applied: the agent has no message there" in result.err
@@ -105,7 +106,7 @@ def test_hostile_text_is_no_formula_and_no_control_sequence(run: Run, tmp_path: 
     done = run(
         "label", tmp_path / "t", "--out", tmp_path / "l.csv", "--corrections", write_csv(tmp_path / "c.csv", rows)
     )
-    assert "corrected   2\n" in done.out
+    assert re.search(r"^corrected +2$", done.out, re.M)
     assert "\x1b" not in run("show", tmp_path / "t", "chat").out
 
 
@@ -144,7 +145,7 @@ def test_a_build_takes_corrections(run: Run, sample_traces: Path, tmp_path: Path
     assert "corrections" not in plain["settings"] and "steps_corrected" not in plain["counts"]
     assert manifest["counts"]["steps_corrected"] == len(rows) - 1 > 0
     assert len(manifest["settings"]["corrections"]) == 32
-    assert "1 correction not applied: no trace has the key, such as row" in manifest["warnings"][-1]
+    assert any("1 correction not applied: no trace has the key, such as row" in each for each in manifest["warnings"])
     blocked = [sum(m["actions"][split]["BLOCKED"] for split in m["actions"]) for m in (plain, manifest)]
     assert blocked[1] > blocked[0]
     assert run("build", sample_traces, "--out", tmp_path / "x", "--corrections", tmp_path / "no.csv").code == 1

@@ -40,7 +40,7 @@ from foretrace.dataset.prompts import (
     make_instruction,
     make_token_counter,
 )
-from foretrace.dataset.settings import TargetFormat, Window
+from foretrace.dataset.settings import Window
 
 MOST = 1024
 """The smallest limit that a build takes."""
@@ -87,10 +87,8 @@ def any_traces(draw: st.DrawFn) -> Trace:
 windows = st.sampled_from(["sliding", "blocks"])
 
 
-def prompts(
-    one: Trace, counter: Any = None, most: int = MOST, window: Window = "sliding", target: TargetFormat = "call"
-) -> Prompts:
-    return Prompts(one, target, most, counter or ByteCounter(), window)
+def prompts(one: Trace, counter: Any = None, most: int = MOST, window: Window = "sliding") -> Prompts:
+    return Prompts(one, "call", most, counter or ByteCounter(), window)
 
 
 def steps(one: Trace) -> list[int]:
@@ -158,8 +156,6 @@ def check_prompts(one: Trace, counter: Any, most: int, window: Window) -> None:
         assert sum(counter.count(m.content) + 4 for m in prompt) <= most
         assert prompt[0].role == "system" and prompt[0].content.startswith(make_instruction("call"))
         shown = made.find_first_shown(step)
-        while step > first and one.messages[step - 1].role == "assistant" and not one.messages[step - 1].tool_calls:
-            step -= 1  # words that the predicted reply begins with
         assert shown <= max(step - 1, first)
         mark = [user(make_omission_mark(shown - first))] * (shown > first)
         history = [*one.messages[start : min(first, step)], *mark, *one.messages[shown:step]]
@@ -240,9 +236,7 @@ def test_messages_of_one_side_are_one_turn() -> None:
     made = prompts(one)
     assert made.render(2)[1:] == [("user", "One.\n\nTwo.")]
     assert made.render(6)[3:] == [("user", answered)]
-    assert made.render(7)[3:] == [("user", answered)]  # "Well." begins the reply that is predicted
-    whole = prompts(one, target="message")
-    assert whole.render(7)[3:] == [("user", answered), ("assistant", "Well."), ("user", AGENT_GOES_ON)]
+    assert made.render(7)[3:] == [("user", answered), ("assistant", "Well."), ("user", AGENT_GOES_ON)]
     assert made.render(9)[3:5] == [("user", answered), ("assistant", f"Well.\n\n{make_message_text(runs('cat a'))}")]
     assert made.render(9)[-1] == ("user", "<tool_response>\nx\n</tool_response>")
 

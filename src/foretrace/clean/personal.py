@@ -34,9 +34,6 @@ _HOME = re.compile(
 _HOME_SIGN = re.compile(r"home/|Users[\\/]|users[\\/]|Documents and Settings[\\/]")
 """Every home folder contains this, with fewer than `_MARGIN` characters on each side."""
 _MARGIN = 64
-_REQUEST = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD) \Z")
-_FOLDER_KEY = re.compile(r"(?i)(?:cwd|pwd|home|dir|directory|folder|workspace|root)\W{1,9}\Z")
-"""Before a quoted path: that it is a folder."""
 _PROJECT = re.compile(
     r"(?:(?<![\w.-])-|(?<=\b[A-Z]-)-|(?<![A-Za-z0-9_])__|%2F)(?:Users|home)(?P<sep>-|__|%2F)"
     r"(?!redacted-user-)(?P<name>[^\W\d_](?:(?!(?P=sep))\w){1,40})(?=(?P=sep)\w)"
@@ -60,7 +57,7 @@ def find_home_names(text: str) -> Iterator[str]:
     for match in _find_homes(text):
         name = _trim(match["name"])
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
-        if not is_service_name(name) and (after == "/" or match[0][0] != "/" or _ends_home_path(text, match)):
+        if not is_service_name(name) and (after in ("/", "\\") or match[0][0] != "/" or _is_alone(text, match)):
             yield name
     for match in _PROJECT.finditer(text) if "Users" in text or "home" in text else ():
         if not is_service_name(match["name"]):
@@ -157,10 +154,10 @@ def _trim(name: str) -> str:
     return name.rstrip(".-_") if not _FILE.search(name) else name
 
 
-def _ends_home_path(text: str, match: re.Match[str]) -> bool:
-    """Whether a path that ends with the name is a home folder, and not a page of a web site, as in
-    `href="/home/about"`."""
-    before, after = text[max(0, match.start() - 24) : match.start()], text[match.end() : match.end() + 1]
-    if (after and after not in " \t\r\n:;,\"'`&|)]}>\\") or _REQUEST.search(before):
-        return False
-    return "/Users/" in match[0] or not before.endswith(('"', "'")) or _FOLDER_KEY.search(before) is not None
+def _is_alone(text: str, match: re.Match[str]) -> bool:
+    """Whether a path ends with the name, as in a shell or a list of users."""
+    before = text[max(0, match.start() - 12) : match.start()]
+    after = text[match.end() : match.end() + 2]
+    return bool(re.search(r"(?:\bcd |HOME=|HOME: |pwd\s{1,3}|:)\Z", before)) and (
+        not after or after[0] in " \n:;\"'`&|)\\"
+    )

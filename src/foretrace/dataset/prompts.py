@@ -2,7 +2,7 @@
 
 A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings) and
 the history, as alternating turns of user and assistant that begin and end with the user: strict chat templates accept
-nothing else. It depends only on the messages before the reply that the step is in.
+nothing else. It depends only on the messages before the step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, Setting, UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Provenance, Task, ToolSpec, Trace
@@ -96,7 +95,7 @@ class HistoryWindow:
         return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
 
 
-RENDERER_VERSION = "3"
+RENDERER_VERSION = "2"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
 """Approximate tokens that a chat template adds around a message."""
@@ -153,6 +152,8 @@ class TokenizerCounter:
             self._tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise UsageError(f"{file}: is not a tokenizer.json: {error}") from None
+        from foretrace.core.digest import digest
+
         self.method = f"tokenizer {digest(self._tokenizer.to_str())}"
 
     def count(self, text: str) -> int:
@@ -241,7 +242,6 @@ class Prompts:
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
         self._first_shown: dict[int, int] = {}
-        self._shows_own_words = target == "message"
         self._head_has_target: bool | None = None
         self._clean = 0
         """Number of messages at the beginning of the history that contain no target text."""
@@ -276,16 +276,9 @@ class Prompts:
         self.render(index)
         return self._first_shown[index]
 
-    def _find_end(self, index: int) -> int:
-        """How many messages of the history come before the reply at `index`. Words of the agent's just before it are
-        taken for its beginning, as some sources keep words and calls apart: whoever guesses has not seen them yet."""
-        while not self._shows_own_words and index > self._first and _is_words_only(self._messages[index - 1]):
-            index -= 1
-        return max(0, index - self._first)
-
     def _render(self, index: int) -> list[ChatText]:
         self._render_to(index)
-        end = self._find_end(index)
+        end = max(0, index - self._first)
         start = self._window.find_start(end)
         self._first_shown[index] = self._first + start
         body = self._body
@@ -320,7 +313,7 @@ class Prompts:
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)
-        end = self._find_end(index)
+        end = index - self._first
         latest = self._window.count_tokens(end - 1, end) if end > 0 else 0
         return self._head.cost + latest <= self._max
 
@@ -330,7 +323,7 @@ class Prompts:
         self._render_to(index)
         if self._head_has_target is None:
             self._head_has_target = any(map(has_target, (*self._head.texts, self._clean_turn.content)))
-        before = self._find_end(index)
+        before = max(0, index - self._first)
         while self._clean < before:
             role, text = self._body[self._clean]
             turn = ChatText(role, self._clean_turn.content + JOIN + text if role == self._clean_turn.role else text)
@@ -392,11 +385,6 @@ class Prompts:
             clipped = text[:head] + make_cut_mark(len(text) - keep) + (text[-tail:] if tail else "")
             if keep == 0 or self._counter.count(clipped) <= limit:
                 return clipped
-
-
-def _is_words_only(message: Message) -> bool:
-    """Whether the agent wrote the message and calls nothing in it."""
-    return message.role == "assistant" and not message.tool_calls
 
 
 _TASK = Task(id="agent", group="agent")

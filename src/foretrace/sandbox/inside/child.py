@@ -82,7 +82,7 @@ def main(confinement: Confinement, role: str, rlimits: list[tuple[int, int]], de
         request = channel.receive()
         if request is not None:  # else the parent has gone
             exit_code = ROLES[role](channel, request)
-            for stream in (sys.stdout, sys.stderr):
+            for stream in (sys.stdout, sys.stderr) if exit_code is None else ():  # a program has flushed them
                 with contextlib.suppress(Exception):
                     stream.flush()
             code = exit_code or 0

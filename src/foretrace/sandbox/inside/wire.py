@@ -105,11 +105,12 @@ class FrameChannel:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._read, self._write = os.read, os.write  # kept here, since code may patch `os`
+        # Kept here, since code may patch `os`, and must not easily put something in the place of its own reports.
+        self._read, self._write, self._pack = os.read, os.write, pack_frame
         self._frames = FrameReader()
 
     def send(self, message: Any) -> None:
-        left = memoryview(pack_frame(message))
+        left = memoryview(self._pack(message))
         while left:
             left = left[self._write(self._descriptor, left) :]
 
