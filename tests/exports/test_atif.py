@@ -70,6 +70,9 @@ def test_replies_that_call_before_the_results_come_are_one_step(tmp_path: Path) 
     made = [[call.id for call in message.tool_calls] or list(message.tool_call_ids) for message in back.messages]
     assert made == [[], ["a", "b"], ["a"], ["b"], ["a"], ["a"]]
     assert back.messages[1].content == CALLING.content
+    spoken = make(USER, CALLING, msgspec.structs.replace(calling, content="Two."), RESULT, answer)
+    (back,) = read_back("atif", export("atif", Family(spoken)), tmp_path)
+    assert [message.content for message in back.messages if message.role == "assistant"] == [CALLING.content, "Two."]
 
 
 def test_results_that_lose_their_place_or_their_role_are_counted() -> None:

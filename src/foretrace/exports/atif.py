@@ -68,18 +68,23 @@ def _make_document(family: Family, lost: FieldCounts) -> dict[str, Any]:
 
 
 def _join_parallel(messages: Sequence[Message]) -> Iterator[Message]:
-    """The messages; replies that call something one after another, before the results come, share a turn."""
+    """The messages; replies that call something one after another, before the results come, share a turn. One with
+    words of its own stays apart, as does one with token ids."""
     ids, answers = find_call_ids(messages)
     answered = {call_id for own in answers.values() for call_id in own}
     before: Message | None = None
     for index, message in enumerate(messages):
-        turn = None
-        if before is not None and before.role == message.role == "assistant" and message.tool_calls:
-            is_parallel = not answered.isdisjoint(ids.get(index - 1, ()))
-            turn = before.turn if is_parallel and before.sampled is message.sampled is None else None
-        before = msgspec.structs.replace(
-            message, turn=message.turn if turn is None else turn, continues=turn is not None
+        joins = (
+            before is not None
+            and before.role == message.role == "assistant"
+            and message.tool_calls
+            and not message.content
+            and before.sampled is None
+            and message.sampled is None
+            and not answered.isdisjoint(ids.get(index - 1, ()))
         )
+        turn = before.turn if before is not None and joins else message.turn
+        before = msgspec.structs.replace(message, turn=turn, continues=joins)
         yield before
 
 
