@@ -43,6 +43,26 @@ def test_names_of_home_folders(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("/Users/annabel\n", ["annabel"]),
+        ("/home/annabel", ["annabel"]),
+        ("$ pwd; ls\n/home/annabel\r\nshop", ["annabel"]),
+        ("see /home/annabel\n", []),
+        ('get("/home/about")', []),
+        ("GET /Users/search\n", []),
+        ("cd /home/redacted-us\n[120 characters left out]", []),
+        ("/home/redacted-us\n[120 characters left out]", []),
+    ],
+)
+def test_a_home_folder_at_the_end_of_a_path_is_the_same_in_text_and_in_json(text: str, names: list[str]) -> None:
+    assert [*find_home_names(text)] == names
+    if "\n" in text:
+        assert [*find_home_names(json.dumps({"output": text}))] == names
+        assert [*find_home_names(json.dumps(json.dumps([text])))] == names
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "mvn -Users-app",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from foretrace.clean.scanner import Found
 from foretrace.clean.values import read_words
-from foretrace.core.placeholders import USER_NAME, USER_PLACEHOLDER
+from foretrace.core.placeholders import USER_NAME
 
 _SERVICE_NAMES = read_words(
     "user users username user_name user-name your-username yourusername yourname your_name you me name root admin "
@@ -40,6 +40,8 @@ _PROJECT = re.compile(
 )
 """A home folder in the name of another folder, as coding agents name a project's folder: `-Users-NAME-shop`,
 `__Users__NAME__shop`."""
+_SHELL = re.compile(r"(?:\bcd |HOME=|HOME: |pwd\s{1,3}|:)\Z")
+_LINE_END = re.compile(r"\Z|\r?\n|\\{1,8}[nr]")
 _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
 _EMAIL = re.compile(
     r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
@@ -57,7 +59,7 @@ def find_home_names(text: str) -> Iterator[str]:
     for match in _find_homes(text):
         name = _trim(match["name"])
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
-        if not is_service_name(name) and (after in ("/", "\\") or match[0][0] != "/" or _is_alone(text, match)):
+        if not is_service_name(name) and (after == "/" or match[0][0] != "/" or _ends_path(text, match)):
             yield name
     for match in _PROJECT.finditer(text) if "Users" in text or "home" in text else ():
         if not is_service_name(match["name"]):
@@ -79,7 +81,7 @@ def is_service_name(name: str) -> bool:
     """Whether a name in a path does not belong to a person."""
     return (
         name.lower().partition(" ")[0] in _SERVICE_NAMES
-        or USER_PLACEHOLDER.fullmatch(name) is not None
+        or name.startswith("redacted-")  # a placeholder, or the beginning of one that was cut
         or _FILE.search(name) is not None
     )
 
@@ -154,10 +156,11 @@ def _trim(name: str) -> str:
     return name.rstrip(".-_") if not _FILE.search(name) else name
 
 
-def _is_alone(text: str, match: re.Match[str]) -> bool:
-    """Whether a path ends with the name, as in a shell or a list of users."""
-    before = text[max(0, match.start() - 12) : match.start()]
-    after = text[match.end() : match.end() + 2]
-    return bool(re.search(r"(?:\bcd |HOME=|HOME: |pwd\s{1,3}|:)\Z", before)) and (
-        not after or after[0] in " \n:;\"'`&|)\\"
+def _ends_path(text: str, match: re.Match[str]) -> bool:
+    """Whether a path that ends with the name is a home folder, as in a shell, a list of users or on a line of its own.
+    The same in text and in JSON, where a line break is `\\n`."""
+    before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() : match.end() + 9]
+    is_line = not before or before[-1] in '\n"' or before.endswith("\\n")
+    return (is_line and _LINE_END.match(after) is not None) or (
+        _SHELL.search(before) is not None and (not after or after[0] in " \n:;\"'`&|)\\")
     )

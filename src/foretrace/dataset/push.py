@@ -308,11 +308,8 @@ def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, st
 
     with pq.ParquetFile(content) as file:
         first = 0
-        json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
             rows: list[dict[str, Any]] = batch.to_pylist()
-            for row in rows:  # JSON is searched as written, with its names, and as unescaped texts
-                row["decoded"] = [msgspec.json.decode(text) for column in json_columns for text in row[column] or ()]
             places = (f"{name} row {number} (key {row.get('key')})" for number, row in enumerate(rows, first))
             yield [(place, text) for place, row in zip(places, rows, strict=True) for text in _list_texts(row)]
             first += len(rows)
