@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import calls, runs, says, seen, system, trace, user
+from foretrace.actions.label_steps import label_trace
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
@@ -155,7 +156,9 @@ def check_prompts(one: Trace, counter: Any, most: int, window: Window) -> None:
         assert made.has_room(step)
         assert sum(counter.count(m.content) + 4 for m in prompt) <= most
         assert prompt[0].role == "system" and prompt[0].content.startswith(make_instruction("call"))
-        shown = made.find_first_shown(step)
+        shown = made.find_shown(step).start
+        while step > first and one.messages[step - 1].role == "assistant" and not one.messages[step - 1].tool_calls:
+            step -= 1  # words that the predicted reply begins with
         assert shown <= max(step - 1, first)
         mark = [user(make_omission_mark(shown - first))] * (shown > first)
         history = [*one.messages[start : min(first, step)], *mark, *one.messages[shown:step]]
@@ -201,7 +204,7 @@ def test_a_turn_is_one_object_in_every_prompt(one: Trace, window: Window) -> Non
     for step, later in pairwise(steps(one)):
         done, after = made.render(step), made.render(later)
         assert done[0] is after[0]
-        if made.find_first_shown(step) == made.find_first_shown(later):
+        if made.find_shown(step).start == made.find_shown(later).start:
             # The last turn of the agent may go on, and what closes the prompt with it.
             assert all(one is other for one, other in zip(done[2:-2], after[2:], strict=False))
 
@@ -236,9 +239,20 @@ def test_messages_of_one_side_are_one_turn() -> None:
     made = prompts(one)
     assert made.render(2)[1:] == [("user", "One.\n\nTwo.")]
     assert made.render(6)[3:] == [("user", answered)]
-    assert made.render(7)[3:] == [("user", answered), ("assistant", "Well."), ("user", AGENT_GOES_ON)]
+    assert made.render(7)[3:] == [("user", answered)]  # "Well." is part of the reply that is predicted
     assert made.render(9)[3:5] == [("user", answered), ("assistant", f"Well.\n\n{make_message_text(runs('cat a'))}")]
     assert made.render(9)[-1] == ("user", "<tool_response>\nx\n</tool_response>")
+
+
+def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
+    said, more, call = says("I list the files."), says("Now."), runs("ls")
+    one = trace("k", user("Go."), said, more, call, runs("pwd"), seen("a"), says("One."), says("Two."))
+    made = prompts(one)
+    assert made.render(3)[1:] == [("user", "Go.")] and not made.find_shown(3)
+    assert made.render(4)[2].content == JOIN.join(map(make_message_text, (said, more, call)))
+    assert made.render(7) == made.render(6)
+    steps = [label.index for label in label_trace(one) if label.action is not None]
+    assert steps == [3, 4, 7], "what is hidden from a prompt is no target with a prompt of its own"
 
 
 def test_an_agent_that_begins_is_given_a_turn_before_it() -> None:

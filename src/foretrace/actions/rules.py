@@ -144,7 +144,7 @@ repair.chat_code It shows code in chat after a report that the agent's earlier c
 nonstep.demonstration It is part of an example that was shown to the agent.
 nonstep.limit It is a note that the run ended on a limit.
 nonstep.reasoning It holds only thinking.
-nonstep.preamble It is text that a call of the same turn follows at once.
+nonstep.preamble It is the beginning of a reply that goes on in the next message.
 nonstep.acknowledgement It is a short opening word before the work begins.
 nonstep.prompted The environment answered its words by asking for the next thing.
 nonstep.lost It is empty: its call was lost before it came to us.

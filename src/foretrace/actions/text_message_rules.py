@@ -122,8 +122,7 @@ def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
     empty = bool(_EMPTY.match(content[:40])) and len(content) < 40 and not message.parts
     if empty and message.reasoning is not None:
         return "reasoning"
-    # A call that follows directly belongs to the same turn; so does more of its preamble.
-    if following is not None and following.role == "assistant" and (empty or _leads_to_call(messages, index)):
+    if following is not None and following.role == "assistant":  # its reply goes on
         return "preamble"
     if empty:
         return "lost"
@@ -145,11 +144,6 @@ def _is_answered_by_person(messages: tuple[Message, ...], index: int) -> bool:
     """Whether a person speaks before the agent does again, perhaps after notices of the program."""
     others = itertools.takewhile(lambda message: message.role != "assistant", messages[index + 1 :])
     return any(message.role == "user" and message.author == "user" for message in others)
-
-
-def _leads_to_call(messages: tuple[Message, ...], index: int) -> bool:
-    own = itertools.takewhile(lambda message: message.role == "assistant", messages[index + 1 :])
-    return any(message.tool_calls for message in own)
 
 
 def strip_code_and_thinking(content: str) -> str:

@@ -159,7 +159,7 @@ class _ShardChecker:
             self._result.changed += [row for digest, row in rows.items() if digest != right]
             for checks in self._checks.values():
                 for check in checks:
-                    check.add_prompt(trace, step, other.find_first_shown(step))
+                    check.add_prompt(trace, step, other.find_shown(step))
 
 
 _OTHER_ENDING = Message(role="assistant", author="model", content="(another ending)")

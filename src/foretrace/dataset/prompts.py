@@ -2,7 +2,7 @@
 
 A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings) and
 the history, as alternating turns of user and assistant that begin and end with the user: strict chat templates accept
-nothing else. It depends only on the messages before the step.
+nothing else. It depends only on the messages before the reply that is predicted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HistoryWindow:
         return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
 
 
-RENDERER_VERSION = "2"
+RENDERER_VERSION = "3"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
 """Approximate tokens that a chat template adds around a message."""
@@ -241,7 +241,7 @@ class Prompts:
         """Turns of several messages, by their start and end in `_body`."""
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
-        self._first_shown: dict[int, int] = {}
+        self._shown: dict[int, range] = {}
         self._head_has_target: bool | None = None
         self._clean = 0
         """Number of messages at the beginning of the history that contain no target text."""
@@ -260,7 +260,7 @@ class Prompts:
         return _Head(given, system, task, cost, (own, own_part))
 
     def render(self, index: int) -> list[ChatText]:
-        """The prompt for the assistant message at `index`. It depends only on earlier messages."""
+        """The prompt for the assistant message at `index`. It depends only on what comes before its reply."""
         if index not in self._rendered:
             self._rendered[index] = self._render(index)
         return self._rendered[index]
@@ -271,16 +271,24 @@ class Prompts:
             self._digests[index] = digest_prompt(self.render(index))
         return self._digests[index]
 
-    def find_first_shown(self, index: int) -> int:
-        """Index of the first message of the history that the prompt at `index` still shows."""
+    def find_shown(self, index: int) -> range:
+        """Indexes of the messages of the history that the prompt at `index` shows."""
         self.render(index)
-        return self._first_shown[index]
+        return self._shown[index]
+
+    def _find_end(self, index: int) -> int:
+        """How many messages of the history come before the reply at `index`. The agent's words directly before it are
+        the beginning of that reply, which some sources keep apart: whoever guesses has not seen them yet."""
+        messages = self._messages
+        while index > self._first and messages[index - 1].role == "assistant" and not messages[index - 1].tool_calls:
+            index -= 1
+        return max(0, index - self._first)
 
     def _render(self, index: int) -> list[ChatText]:
         self._render_to(index)
-        end = max(0, index - self._first)
+        end = self._find_end(index)
         start = self._window.find_start(end)
-        self._first_shown[index] = self._first + start
+        self._shown[index] = range(self._first + start, self._first + end)
         body = self._body
         at = start if start == end or body[start].role == "assistant" else self._find_turn_end(start, end)
         prompt = [self._head.system, self._make_opening(start, at)]
@@ -313,7 +321,7 @@ class Prompts:
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)
-        end = index - self._first
+        end = self._find_end(index)
         latest = self._window.count_tokens(end - 1, end) if end > 0 else 0
         return self._head.cost + latest <= self._max
 
@@ -323,7 +331,7 @@ class Prompts:
         self._render_to(index)
         if self._head_has_target is None:
             self._head_has_target = any(map(has_target, (*self._head.texts, self._clean_turn.content)))
-        before = max(0, index - self._first)
+        before = self._find_end(index)
         while self._clean < before:
             role, text = self._body[self._clean]
             turn = ChatText(role, self._clean_turn.content + JOIN + text if role == self._clean_turn.role else text)

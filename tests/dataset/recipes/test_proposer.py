@@ -44,14 +44,15 @@ def test_steps_that_are_no_targets_are_counted_by_reason(tmp_path: Path) -> None
         seen("?"),
         says("  "),
         says("made up", train=False),
+        user("More."),
         says("end"),
     )
     manifest = built(tmp_path, one, allow_unread=True)
-    assert [r["step"] for r in sorted(rows(tmp_path / "d", "proposer"), key=lambda r: r["step"])] == [3, 9]
+    assert [r["step"] for r in sorted(rows(tmp_path / "d", "proposer"), key=lambda r: r["step"])] == [3, 10]
     drops = manifest["drops"]["proposer"]
     assert sum(drops.values()) == 4 and drops["not_trainable"] == 1
     row = next(rows(tmp_path / "d", "trajectories"))
-    assert [i for i, m in enumerate(row["messages"]) if m["trained"]] == [3, 9] and row["steps"] == 2
+    assert [i for i, m in enumerate(row["messages"]) if m["trained"]] == [3, 10] and row["steps"] == 2
 
 
 def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:

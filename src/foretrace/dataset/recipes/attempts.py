@@ -143,7 +143,8 @@ class Attempt:
         steps = self._steps_by_action.get(action_key)
         if steps is None or steps[0] >= index:
             return False
-        return steps[bisect.bisect_left(steps, index) - 1] >= self.prompts.find_first_shown(index)
+        shown = self.prompts.find_shown(index)
+        return steps[bisect.bisect_left(steps, shown.stop) - 1] in shown
 
     def is_repeat(self, index: int) -> bool:
         """Whether the prompt at `index` shows an earlier step that did the same as the one at `index`."""

@@ -93,8 +93,8 @@ class RowCheck:
     def add_rows(self, split: str, rows: RowGroup) -> None:
         """Check rows that were read back."""
 
-    def add_prompt(self, trace: Trace, step: int, first_shown: int) -> None:
-        """Check a prompt of some row at `step` of `trace`, which shows the history from message `first_shown` on."""
+    def add_prompt(self, trace: Trace, step: int, shown: range) -> None:
+        """Check a prompt of some row at `step` of `trace`, which shows these messages of the history."""
 
     def finish(self) -> None:
         """Drop what `make_gates` does not need, before the object is sent to the main process."""

@@ -103,15 +103,16 @@ class RepeatsCheck(RowCheck):
         for key, step, family, rejected in zip(*columns, strict=True):
             self._rejected.setdefault((key, step), []).append((family, rejected[0].content))
 
-    def add_prompt(self, trace: Trace, step: int, first_shown: int) -> None:
+    def add_prompt(self, trace: Trace, step: int, shown: range) -> None:
         """Apply the rule to the pairs of this prompt."""
         pairs = self._rejected.get((trace.key, step))
         if pairs is None:
             return
-        shown = {make_action_key(m) for m in trace.messages[first_shown:step] if m.role == "assistant"}
+        history = trace.messages[shown.start : shown.stop]
+        done = {make_action_key(message) for message in history if message.role == "assistant"}
         chosen = make_action_key(trace.messages[step])
         for family, rejected in pairs:
-            sign = (_read_action_key(rejected) in shown) - (chosen in shown)
+            sign = (_read_action_key(rejected) in done) - (chosen in done)
             self.points[family, (1 + sign) / 2] += 1
 
     def finish(self) -> None:
