@@ -142,6 +142,13 @@ def test_who_catches_that_objects_are_needed_is_judged_together(judged: Judge, c
     assert not judged(code, test.format("self.assertNotEqual")).passed
 
 
+def test_assert_sequence_equal_does_not_compare_types(judged: Judge) -> None:
+    body = "self.assertSequenceEqual(f(2), (0, 1))"
+    test = f"import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    {body}"
+    assert judged("def f(n): return list(range(n))", test).passed
+    assert not judged("def f(n): return list(range(n + 1))", test).passed
+
+
 def test_many_verdicts_leave_nothing(box: Box) -> None:
     async def many() -> list[Verdict]:
         return await asyncio.gather(

@@ -30,11 +30,12 @@ _FUNCTIONS = {
     "__same_items__": "same_items",
 }
 _EMPTY = {"set": set, "frozenset": frozenset, "dict": dict, "list": list, "tuple": tuple}
-_EQUAL = ("Equal", "Equals", "ListEqual", "TupleEqual", "DictEqual", "SetEqual", "MultiLineEqual", "SequenceEqual")
+_EQUAL = ("Equal", "Equals", "ListEqual", "TupleEqual", "DictEqual", "SetEqual", "MultiLineEqual")
 _UNITTEST_ORDERS = {"Greater": ">", "GreaterEqual": ">=", "Less": "<", "LessEqual": "<="}
 _UNITTEST_OPERATORS = {"NotEqual": "!=", "Is": "is", "IsNot": "is not", "In": "in", "NotIn": "not in"}
 _UNITTEST = {
     **dict.fromkeys(_EQUAL, "{0} == {1}"),
+    "SequenceEqual": "list({0}) == list({1})",
     **{name: f"{{0}} {operator} {{1}}" for name, operator in (_UNITTEST_OPERATORS | _UNITTEST_ORDERS).items()},
     "True": "{0}",
     "False": "not {0}",
