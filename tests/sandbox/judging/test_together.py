@@ -50,6 +50,17 @@ def test_honest_answers_have_no_flags(judged: Judge) -> None:
     assert judged(NO_POP, TEST, entry_point="Stack").flags == ()
 
 
+def test_an_answer_may_print_the_traceback_of_its_own_error(judged: Judge) -> None:
+    raises = "import traceback\ndef fails():\n  try: 1 / 0\n  except ZeroDivisionError as error: {}\n"
+    body = "fails(); return s.v.pop()"
+    for code in ("traceback.print_exc()", "traceback.format_exception(error)"):
+        verdict = judged(raises.format(code) + STACK.replace("return s.v.pop()", body), TEST, entry_point="Stack")
+        assert verdict.passed and verdict.flags == (), verdict
+    walks = raises.format("[f.f_back for f, _ in traceback.walk_tb(error.__traceback__)]")
+    verdict = judged(walks + STACK.replace("return s.v.pop()", body), TEST, entry_point="Stack")
+    assert verdict.flags == ("peeked",), verdict
+
+
 def test_what_runs_the_tests_cannot_be_replaced(judged: Judge) -> None:
     body = TEST.replace("\n", "\n    ")
     test = f"import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    {body}"

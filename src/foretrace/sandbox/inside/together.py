@@ -105,6 +105,8 @@ class Watch:
         frames.append(1)
         try:
             caller: Any = self._getframe(1)
+            if event == "object.__getattr__" and _prints_traceback(caller):
+                return
             while caller is not None and caller.f_code.co_filename.endswith(("/inspect.py", "/traceback.py")):
                 caller = caller.f_back
             if caller is not None and caller.f_code.co_filename == answer.FILE:
@@ -122,6 +124,11 @@ class Watch:
     def _is_of_tests(self, name: str) -> bool:
         last = name.rpartition(".")[2]
         return any(last in text for text in self._patched_by_tests)
+
+
+def _prints_traceback(frame: Any) -> bool:
+    """Whether `traceback` asks for a frame of an exception for code of its own, which makes text of it."""
+    return all(each is not None and each.f_code.co_filename.endswith("/traceback.py") for each in (frame, frame.f_back))
 
 
 class _Unknown:
