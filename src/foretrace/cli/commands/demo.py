@@ -191,8 +191,6 @@ def _show_built(output: Output, manifest: dict[str, Any]) -> None:
     verdicts = Counter(str(gate["verdict"]) for gate in manifest["gates"])
     undecided = " (a demo has too few rows for the statistical ones)" if verdicts["undecided"] else ""
     output.print(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
-    for warning in manifest.get("warnings", []):
-        output.warn(f"warning: {warning}", "yellow")
     if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
 
