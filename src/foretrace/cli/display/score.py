@@ -105,7 +105,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
     )
     if report.target == "call":
         output.print(
-            f"calls are over the steps with one; safe early: the {report.eligible:,} steps whose calls are "
+            f"tools and calls: over the steps that make a call; safe early: the {report.eligible:,} whose calls are "
             f"{' or '.join(report.allow)} and were answered"
         )
     if report.references_left_out is not None:
