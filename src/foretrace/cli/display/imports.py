@@ -127,10 +127,10 @@ def _note_gaps(output: Output, report: ImportReport) -> None:
         output.note(f"left unknown: {found}, e.g. {counts.unclear_rows[0]}")
     unknown = report.success["unknown"]
     if 2 * unknown > report.traces:
-        which = "no row says" if unknown == report.traces else f"{unknown:,} of {report.traces:,} traces do not say"
+        which = "no trace says" if unknown == report.traces else f"{unknown:,} of {report.traces:,} traces do not say"
         flag = write_flag(Setting("columns", {"success": "COLUMN"}))
-        is_named = "success" in counts.unclear
-        how = "" if is_named else f": if a column does, name it (source chat, {flag})"
+        can_name = "chat" in report.sources and "success" not in counts.unclear
+        how = f": if a column does, name it ({flag})" if can_name else ""
         output.note(
             f"{which} whether the attempt succeeded{how}; `foretrace build` takes successful attempts only, unless it "
             "is given --outcomes not_failed or --outcomes all"
