@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings.code_calls import CodeCall, read_calls
+from foretrace.encodings.code_calls import CodeCall, read_code_calls
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 SNIPPETS = [
@@ -230,7 +230,7 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
     case = damaged(code, damages)
     true = meaning(code)
     assert true is not None, code
-    calls = read_calls(case.text(), truncated=False)
+    calls = read_code_calls(case.text(), truncated=False)
     accepted = [c for c in calls if c.error is None and meaning(c.code or "") is not None]
     if len(accepted) > 1 or any(meaning(c.code or "") != true for c in accepted):
         # as JSON, `'a\tb'` with a backslash that was not doubled is other code, and so is a line that ends twice
@@ -263,8 +263,8 @@ def outcomes_of_two(codes: tuple[str, str], damages: tuple[str, ...]) -> str:
     """Of two calls in one text, the first of them damaged: the second is not executed in place of the first, and only
     refused where the first has no clear end."""
     first = damaged(codes[0], damages)
-    calls = read_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
-    alone = read_calls(first.text(), truncated=False)
+    calls = read_code_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
+    alone = read_code_calls(first.text(), truncated=False)
     accepted = [c.code or "" for c in calls if c.error is None]
     wanted = [c.code or "" for c in alone if c.error is None]
     second = meaning(codes[1])
@@ -354,10 +354,10 @@ def test_several_calls(damage: str) -> None:
         one, two = Case(first), Case(second)
         DAMAGES[damage](one)
         text = f"<think>I try <tool_call> twice.\n{one.text()}\nAnd:\n{two.text()} done"
-        calls = read_calls(text, truncated=False)
+        calls = read_code_calls(text, truncated=False)
         if calls[0].error is None:
             assert len(calls) == 2 and meaning(calls[0].code or "") == meaning(first)
-            alone = read_calls(two.text(), truncated=False)[0]
+            alone = read_code_calls(two.text(), truncated=False)[0]
             assert (calls[1].code, calls[1].error) == (alone.code, alone.error)
             assert [text[slice(*c.span)] for c in calls] == [one.text(), two.text()]
         else:
@@ -371,7 +371,7 @@ def test_a_cut_call_is_never_executed(damage: tuple[str, ...]) -> None:
         text = damaged(code, damage).text()
         for end in range(len("<tool_call>\n{"), len(text)):
             for truncated in (True, False):
-                for call in read_calls(text[:end], truncated=truncated):
+                for call in read_code_calls(text[:end], truncated=truncated):
                     assert call.error or (not truncated and meaning(call.code or "") == meaning(code)), text[:end]
 
 
@@ -397,7 +397,7 @@ def test_rare_code_is_never_read_otherwise(code: str) -> None:
 
 
 def only(text: str) -> CodeCall:
-    (call,) = read_calls(text, truncated=False)
+    (call,) = read_code_calls(text, truncated=False)
     return call
 
 
@@ -466,7 +466,7 @@ def test_the_models_own_mistake_is_its_own() -> None:
 
 def test_after_a_call_without_a_clear_end_nothing_is_executed() -> None:
     good = Case("x = 1").text()
-    calls = read_calls(f'<tool_call>{{"name": "p", "arguments": {{"code": "x = \n{good}', truncated=False)
+    calls = read_code_calls(f'<tool_call>{{"name": "p", "arguments": {{"code": "x = \n{good}', truncated=False)
     assert calls and all(c.error and c.code is None for c in calls)
 
 
@@ -479,5 +479,5 @@ def test_long_texts_end_soon(unit: str) -> None:
     for head in ("", '<tool_call>{"name": "p", "arguments": {"code": "', "<tool_call>{'code': '"):
         for tail in ("", '"}}</tool_call>', "'}</tool_call>"):
             for size in (60_000, 300_000):
-                read_calls(head + unit * (size // len(unit)) + tail, truncated=False)
+                read_code_calls(head + unit * (size // len(unit)) + tail, truncated=False)
     assert time.process_time() - begun < 30

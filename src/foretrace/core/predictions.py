@@ -456,10 +456,10 @@ def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | Non
         guess = find_first_object(guess)
     if not isinstance(guess, dict) or not isinstance(guess.get("action"), str):
         return None, ()
-    return _replace_lone_surrogates(guess["action"]), read_calls(guess)
+    return _replace_lone_surrogates(guess["action"]), read_predicted_calls(guess)
 
 
-def read_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
+def read_predicted_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
     """The calls of a target's JSON object: its own, and those under `more`."""
     more = guess.get("more")
     found: list[PredictedCall] = []

@@ -83,7 +83,7 @@ def strip_fence(text: str) -> str:
     return inner[: closing.start()] if closing and closing["fence"].startswith(opening["fence"]) else inner
 
 
-def read_calls(text: str, *, truncated: bool) -> list[CodeCall]:
+def read_code_calls(text: str, *, truncated: bool) -> list[CodeCall]:
     """Read all calls of a text, in order.
 
     After a call with an unclear end, all calls are refused: the apparent next call may be a string in the code of this

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.encodings.code_calls import CodeCall, parse_python, read_calls
+from foretrace.encodings.code_calls import CodeCall, parse_python, read_code_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
 from foretrace.protocols.base import Act, ActKind, Handling, Reply, Result
@@ -89,10 +89,10 @@ Nothing was run. Go on: call python, or close </think> and write the whole answe
         if not kept.strip():
             return Reply(text=kept, hallucinated=hallucinated)
         cut = cut and not hallucinated
-        calls = read_calls(kept, truncated=cut)
+        calls = read_code_calls(kept, truncated=cut)
         if calls and not cut and not hallucinated and not _is_closed(kept, calls[-1]):
             kept += _END
-            calls = read_calls(kept, truncated=False)
+            calls = read_code_calls(kept, truncated=False)
         end = 0 if any(act.kind == "final" for act in before) else _find_thinking_end(kept, calls)
         acts: list[Act] = []
         at = 0
