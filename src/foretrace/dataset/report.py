@@ -171,7 +171,7 @@ def make_manifest(
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
             "traces_unredacted": counts.unredacted,
-            "steps": counts.steps,
+            "assistant_messages": counts.steps,
             **({"traces_with_inferred_tools": counts.with_inferred_tools} if counts.with_inferred_tools else {}),
             **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
