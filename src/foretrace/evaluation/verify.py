@@ -96,7 +96,7 @@ async def verify_predictions(
     asking: Asking,
     *,
     allow_other_version: bool = False,
-    progress: ProgressFunc | None = None,
+    progress: ProgressFunc = ignore_progress,
 ) -> VerifyReport:
     """Score each prediction with a model, and write all predictions with their scores. Answers of an earlier run of the
     same command are reused.
@@ -142,7 +142,7 @@ async def verify_predictions(
 
 
 async def verify_pairs(
-    dataset: Path, out: Path, model: ChatModel, asking: Asking, *, progress: ProgressFunc | None = None
+    dataset: Path, out: Path, model: ChatModel, asking: Asking, *, progress: ProgressFunc = ignore_progress
 ) -> VerifyReport:
     """Score both actions of each pair in the test split of `verifier`, and write the scores.
 
@@ -307,23 +307,23 @@ async def _ask(
     journal: AnswerJournal,
     asking: Asking,
     total: int,
-    progress: ProgressFunc | None,
+    progress: ProgressFunc,
 ) -> dict[str, float]:
     """Fill the journal with all answers, and summarise their seconds.
 
     Raises:
         PredictionError: no answer is a score; the journal is emptied.
     """
-    report = progress or ignore_progress
-    report("verifying", 0, total)
+    progress("verifying", 0, total)
     await ask_all(
         model,
         questions,
         total,
         journal,
         concurrency=asking.concurrency,
+        doing="verifying",
+        progress=progress,
         read=_make_answer,
-        report_answers=lambda done, total: report("verifying", done, total),
     )
     answers = [*journal.answers.values()]
     if answers and all(answer.score is None for answer in answers):
