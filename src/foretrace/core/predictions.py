@@ -203,6 +203,9 @@ def read_origin(dataset: Path) -> dict[str, Any]:
         return {}
 
 
+_encode_target = msgspec.json.Encoder(order="deterministic").encode
+
+
 class CallValue(msgspec.Struct, frozen=True):
     """A call as a target has it."""
 
@@ -223,6 +226,11 @@ def make_target(row: Prediction) -> Target:
     """The guess in the form of a dataset's targets."""
     first, *more = [CallValue(call.tool, _read_arguments(call)) for call in row.calls] or [CallValue(None, {})]
     return Target(row.action, first.tool, first.arguments, more)
+
+
+def write_target(row: Prediction) -> str:
+    """The guess as the text of such a target."""
+    return _encode_target(make_target(row)).decode()
 
 
 def _read_arguments(call: PredictedCall) -> Any:

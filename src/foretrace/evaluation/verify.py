@@ -21,13 +21,13 @@ from foretrace.core.predictions import (
     PredictionsHeader,
     digest_dataset,
     list_files,
-    make_target,
     read_json_lines,
     read_number,
     read_place,
     read_predictions,
     read_rank,
     write_predictions,
+    write_target,
 )
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
@@ -43,7 +43,6 @@ QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
 _WORD = re.compile(r"[^A-Za-z]*(yes|no)\b", re.IGNORECASE)
 _SIDES = ("chosen", "rejected")
 _SCORE_LINE = "score of a prediction"
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +243,7 @@ def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
 
 def make_guess_text(guess: Prediction, target: str) -> str:
     """A guess in the form of the dataset's targets, which is what a verifier was trained on."""
-    return _encode({"action": guess.action} if target == "type" else make_target(guess)).decode()
+    return msgspec.json.encode({"action": guess.action}).decode() if target == "type" else write_target(guess)
 
 
 def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
