@@ -51,6 +51,7 @@ from foretrace.dataset.report import (
     DataFile,
     describe_build,
     describe_files,
+    is_dataset,
     make_manifest,
 )
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -112,16 +113,8 @@ def check_output(out: Path, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise BuildError(f"{out}: exists; choose another folder, or overwrite it with ", Setting("overwrite", True))
-    if not out.is_dir() or not _is_dataset(out):
+    if not out.is_dir() or not is_dataset(out):
         raise BuildError(f"{out}: is not a foretrace dataset, so it will not be overwritten")
-
-
-def _is_dataset(folder: Path) -> bool:
-    try:
-        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
-    except (OSError, msgspec.DecodeError, RecursionError):
-        return False
-    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
 
 
 @contextlib.contextmanager

@@ -223,6 +223,15 @@ def _describe_settings(settings: BuildSettings, corrections: Corrections | None)
     return described
 
 
+def is_dataset(folder: Path) -> bool:
+    """Whether `build` wrote the folder."""
+    try:
+        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
+
+
 def describe_files(folder: Path, files: Iterable[DataFile]) -> dict[str, Any]:
     """Rows, bytes, names and digests of the files of one config, by split."""
     by_split: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
