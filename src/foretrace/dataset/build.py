@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Parts, Setting, UsageError, count_things
 from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.predictions import describe_origin
@@ -160,7 +159,7 @@ class _Builder:
         self._progress = progress
         self._warnings: list[str] = []
         self._engine = engine
-        self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
+        self._corrections = settings.read_corrections()
         self._recipes = load_recipes(settings.recipes)
         self._configs = load_configs(settings.recipes)
         self._selected = [name for name, config in self._configs.items() if config.selector is not None]

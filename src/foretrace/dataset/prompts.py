@@ -218,8 +218,7 @@ class Prompts:
         self._messages = messages
         self._body: list[ChatText] = [] if earlier is None else earlier._body
         """The messages of the history, one by one."""
-        room = max_tokens - self._head.cost
-        self._window = HistoryWindow(window, room) if earlier is None else earlier._window
+        self._window = HistoryWindow(window, max_tokens - self._head.cost) if earlier is None else earlier._window
         self._joined: dict[tuple[int, int], ChatText] = {} if earlier is None else earlier._joined
         """Turns of several messages, by their start and end in `_body`."""
         self._rendered: dict[int, list[ChatText]] = {}
