@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from foretrace.actions.taxonomy import StepLabel as StepLabel
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import load as load
-    from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import add_references as add_references
     from foretrace.api.evaluation import ceiling as ceiling
     from foretrace.api.evaluation import check_call as check_call
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import ToolCall as ToolCall
     from foretrace.core.trace import ToolSpec as ToolSpec
     from foretrace.core.trace import Trace as Trace
+    from foretrace.dataset.push import push as push
     from foretrace.dataset.tokenize import tokenize as tokenize
     from foretrace.evaluation.pair_accuracy import score_pairs as score_pairs
     from foretrace.evaluation.score import score as score
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "foretrace.actions.taxonomy": "ActionType Effect StepLabel",
-    "foretrace.api.datasets": "build load push",
+    "foretrace.api.datasets": "build load",
     "foretrace.api.evaluation": "add_references ceiling check_call effects predict replay verify verify_pairs",
     "foretrace.api.generation": "generate",
     "foretrace.api.serving": "serve",
@@ -62,6 +62,7 @@ _PUBLIC = {
     "foretrace.core.problem": "Problem",
     "foretrace.core.store": "read_trace read_traces write_traces",
     "foretrace.core.trace": "Message Outcome Provenance Step Task ToolCall ToolSpec Trace",
+    "foretrace.dataset.push": "push",
     "foretrace.dataset.tokenize": "tokenize",
     "foretrace.evaluation.pair_accuracy": "score_pairs",
     "foretrace.evaluation.score": "score",

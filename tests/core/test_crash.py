@@ -28,7 +28,7 @@ _SCRIPT = textwrap.dedent("""
     old, new, work, mode = map(pathlib.Path, sys.argv[1:5])
 
     def run(out, path, replace=False):
-        return importing.import_source(SweSmith(), [FileRows(path)], out, shards=3, replace=replace)
+        return importing.import_rows(SweSmith(), [FileRows(path)], out, shards=3, replace=replace)
 
     def child(job):
         pid = os.fork()

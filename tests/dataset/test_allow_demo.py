@@ -76,7 +76,7 @@ def test_without_any_nothing_is_refused_or_marked(tmp_path: Path, honest: Path) 
         manifest = build([honest], tmp_path / name, settings).manifest
         assert manifest["counts"]["traces_of_demo_model"] == 0
         assert "demonstration" not in (tmp_path / name / "README.md").read_text()
-        assert push(tmp_path / name, "org", dry_run=True, allow_undecided=True)
+        assert push(tmp_path / name, org="org", dry_run=True, allow_undecided=True)
 
 
 def test_it_is_never_pushed(tmp_path: Path, mixed: Path) -> None:
@@ -84,5 +84,5 @@ def test_it_is_never_pushed(tmp_path: Path, mixed: Path) -> None:
     ways: list[dict[str, Any]] = [{}, {"dry_run": True}, {"allow_undecided": True}]
     for how in ways:
         with pytest.raises(PushError) as refused:
-            push(tmp_path / "out", "org", **how)
+            push(tmp_path / "out", org="org", **how)
         assert str(refused.value) == f"{tmp_path / 'out'}: {TOLD}, and is never pushed: build one without them"

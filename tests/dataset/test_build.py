@@ -306,7 +306,7 @@ def test_every_step_and_attempt_is_a_row_or_a_counted_drop(
 ) -> None:
     steps = sum(m.role == "assistant" for t in traces.values() for m in t.messages)
     drops = {config: sum(reasons.values()) for config, reasons in manifest["drops"].items()}
-    assert manifest["counts"]["steps"] == steps == len(found["proposer"]) + drops["proposer"]
+    assert manifest["counts"]["assistant_messages"] == steps == len(found["proposer"]) + drops["proposer"]
     assert manifest["counts"]["traces"] == len(traces) == len(found["trajectories"]) + drops["trajectories"]
     assert sum(manifest["families"].values()) == len(found["verifier"]) == len(found["verifier_unpaired"]) / 2
     split, _ = assign_splits({t.task.group for t in traces.values()}, (0.8, 0.1, 0.1), 0)

@@ -16,7 +16,7 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import BuildError, UsageError
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace
-from foretrace.dataset.prompts import ByteCounter, HistoryWindow, PromptRenderer, Prompts
+from foretrace.dataset.prompts import HistoryWindow, PromptRenderer, Prompts, make_token_counter
 from foretrace.dataset.settings import Window
 
 ROOM = 100
@@ -76,7 +76,7 @@ def flatten(prompt: list[Any]) -> str:
 
 def test_consecutive_prompts_share_their_beginning_except_at_cuts() -> None:
     one = long_trace()
-    made = Prompts(one, "call", 2048, ByteCounter(), "blocks")
+    made = Prompts(one, "call", 2048, make_token_counter(None), "blocks")
     steps = [index for index, message in enumerate(one.messages) if message.role == "assistant"]
     cuts, total, cached = 0, 0, 0
     for step, later in pairwise(steps):

@@ -35,9 +35,7 @@ from foretrace.dataset.prompt_texts import (
 from foretrace.dataset.prompts import (
     OWN_HEADING,
     TOOLS_HEADING,
-    ByteCounter,
     Prompts,
-    TokenizerCounter,
     make_instruction,
     make_token_counter,
 )
@@ -89,7 +87,7 @@ windows = st.sampled_from(["sliding", "blocks"])
 
 
 def prompts(one: Trace, counter: Any = None, most: int = MOST, window: Window = "sliding") -> Prompts:
-    return Prompts(one, "call", most, counter or ByteCounter(), window)
+    return Prompts(one, "call", most, counter or make_token_counter(None), window)
 
 
 def steps(one: Trace) -> list[int]:
@@ -138,7 +136,7 @@ def test_prompts_are_the_same_in_whatever_order_they_are_asked_for(one: Trace, w
 
 @given(any_traces(), windows)
 def test_prompts_fit_and_keep_system_task_and_latest_turn(one: Trace, window: Window) -> None:
-    check_prompts(one, ByteCounter(), MOST, window)
+    check_prompts(one, make_token_counter(None), MOST, window)
 
 
 @given(any_traces())
@@ -194,7 +192,7 @@ def cut_middle(text: str, count: int) -> str:
 )
 def test_output_that_looks_like_a_mark_of_ours_is_shown_as_it_is(text: str) -> None:
     long = [message for n in range(12) for message in (runs(f"cat {n}"), seen(text), runs("ls"), seen("y" * 900))]
-    check_prompts(trace("k", user(text), seen(text), *long, says("done")), ByteCounter(), MOST, "sliding")
+    check_prompts(trace("k", user(text), seen(text), *long, says("done")), make_token_counter(None), MOST, "sliding")
 
 
 @given(any_traces(), windows)
@@ -317,12 +315,12 @@ def test_many_tools_are_cut_with_a_mark_and_none_is_lost_for_another() -> None:
     head = made.render(2)[0].content
     assert all(f'"name":"tool_{n}"' in head for n in range(6))
     assert head.count(" characters left out]\n") == 3 and "Be good. " * 400 in head
-    assert ByteCounter().count(head) <= 8192 // 2
+    assert make_token_counter(None).count(head) <= 8192 // 2
     deep = '{"a":' * 900 + "1" + "}" * 900
     for schema, held in (("no JSON", ',"parameters":"no JSON"'), ("[1]", ',"parameters":[1]'), ("", ""), (deep, None)):
         bare = trace("k", user("x"), says("y"), tools=(ToolSpec(name="t", parameters=schema),))
         assert held is None or prompts(bare).render(1)[0].content.endswith(f'{{"name":"t","description":""{held}}}')
-        assert ByteCounter().count(prompts(bare).render(1)[0].content) < MOST
+        assert make_token_counter(None).count(prompts(bare).render(1)[0].content) < MOST
 
 
 def test_descriptions_are_cut_before_names_and_types() -> None:
@@ -385,20 +383,20 @@ def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "a" * 350, "é" * 350, "\ud800" * 7])
 def test_bytes_are_counted_and_rounded_up(text: str) -> None:
-    assert ByteCounter().count(text) == -(-len(text.encode("utf-8", "surrogatepass")) * 2 // 7)
+    assert make_token_counter(None).count(text) == -(-len(text.encode("utf-8", "surrogatepass")) * 2 // 7)
 
 
 def test_a_tokenizer_may_be_a_file_or_its_folder(tokenizer: Path) -> None:
-    one, other = TokenizerCounter(str(tokenizer)), TokenizerCounter(str(tokenizer.parent))
+    one, other = make_token_counter(str(tokenizer)), make_token_counter(str(tokenizer.parent))
     assert one.method == other.method and re.fullmatch(r"tokenizer [0-9a-f]{16}", one.method)
-    assert one.count("word word") < len("word word") == ByteCounter().count("w" * 31)
+    assert one.count("word word") < len("word word") == make_token_counter(None).count("w" * 31)
 
 
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     for path in (tmp_path, tmp_path / "missing.json"):
         with pytest.raises(UsageError, match=r"is not a tokenizer\.json"):
-            TokenizerCounter(str(path))
+            make_token_counter(str(path))
 
 
 def test_a_build_counts_by_the_tokenizer_and_refuses_too_little_room(tokenizer: Path, tmp_path: Path) -> None:

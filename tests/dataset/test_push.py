@@ -55,7 +55,7 @@ def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, ex
             listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": {path: digest}}
     manifest = {
         "schema_version": 1,
-        "counts": {"traces": 7, "steps": 40},
+        "counts": {"traces": 7, "assistant_messages": 40},
         "licenses": {"CC-BY-4.0": 5, "MIT": 2},
         "sources": {"own:train": 7},
         "settings": {"max_context_tokens": 8192},
@@ -131,11 +131,11 @@ def no_token_shown(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixtur
     assert TOKEN not in logged + shown
 
 
-def refused(*args: Any, kind: type[Exception] = PushError, **settings: Any) -> str:
+def refused(dataset: Path, org: str | None = None, *, kind: type[Exception] = PushError, **settings: Any) -> str:
     """The one line of a push that must fail; nothing reachable from the exception holds the token."""
     lines: list[str] = []
     with pytest.raises(kind) as caught:
-        push(*args, progress=lines.append, **settings)
+        push(dataset, org=org, progress=lines.append, **settings)
     text = str(caught.value)
     assert "\n" not in text and len(text) < 700
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + "".join(lines)
@@ -159,7 +159,7 @@ def run_python(code: str, env: dict[str, str], *args: str) -> subprocess.Popen[s
 
 
 def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dataset: Path) -> None:
-    done = push(dataset, "acme")
+    done = push(dataset, org="acme")
     assert [p.repo_id for p in done] == [f"acme/speculative-actions-{ending}" for ending in REPOSITORIES]
     for pushed, configs in zip(done, REPOSITORIES.values(), strict=True):
         repo = hub.repos[pushed.repo_id]
@@ -181,8 +181,8 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
 def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
     """Under a name of its own the second overwrites nothing of the first."""
     first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
-    push(first, "acme")
-    done = push(second, "acme", name="my-agent_2.0")
+    push(first, org="acme")
+    done = push(second, org="acme", name="my-agent_2.0")
     assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
     assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
     assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
@@ -201,7 +201,7 @@ def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Pat
     assert again.skipped and len(repo.branches["v2"].commits) == 2
     for org, repo_id in ((None, None), ("acme", "acme/mine")):
         with pytest.raises(UsageError, match="either"):
-            push(dataset, org, repo=repo_id)
+            push(dataset, org=org, repo=repo_id)
     for name in ("acme", "acme/", "/mine", "acme/a/b", "a b/c", "acme/-a", "acme/a.", "acme/a.git", f"acme/{'a' * 97}"):
         with pytest.raises(UsageError, match="repo="):
             push(dataset, repo=name)
@@ -216,22 +216,22 @@ def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) 
 
 
 def test_second_push_makes_no_commit(hub: FakeHub, dataset: Path) -> None:
-    first = push(dataset, "acme")
+    first = push(dataset, org="acme")
     hub.requests.clear()
-    second = push(dataset, "acme")
+    second = push(dataset, org="acme")
     assert all(p.skipped for p in second) and [p.commit for p in second] == [p.commit for p in first]
     assert not hub.log("POST", "/commit/") and not hub.log("PUT")
     assert all(len(repo.commits) == 2 for repo in hub.repos.values())
 
 
 def test_a_smaller_push_removes_what_is_gone_and_sends_only_changes(hub: FakeHub, tmp_path: Path) -> None:
-    push(build(tmp_path / "a"), "acme")
+    push(build(tmp_path / "a"), org="acme")
     repo = hub.repos[PROPOSER]
     # another shard count would otherwise leave shards that no card lists; what is not ours stays
     more = {"proposer/train-00001-of-00002.parquet": Blob(b"PAR1", True), "notes.md": Blob(b"by hand", False)}
     hub.commit(repo, "by hand", {**repo.head.files, **more})
     hub.requests.clear()
-    (pushed,) = push(build(tmp_path / "b", configs={"proposer": ("train", "validation")}), "acme")
+    (pushed,) = push(build(tmp_path / "b", configs={"proposer": ("train", "validation")}), org="acme")
     kept = {"proposer/train-00000-of-00001.parquet", "proposer/validation-00000-of-00001.parquet"}
     assert set(hub.files(PROPOSER)) == {"README.md", "manifest.json", "notes.md", *kept}
     assert set(pushed.files) == {"README.md", "manifest.json", *kept}
@@ -254,7 +254,7 @@ print(json.dumps(out))
 
 @pytest.mark.slow
 def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
-    push(dataset, "acme", private=True)
+    push(dataset, org="acme", private=True)
     assert all(repo.private for repo in hub.repos.values())
     wanted = [
         (f"acme/speculative-actions-{ending}", config) for ending, held in REPOSITORIES.items() for config in held
@@ -282,7 +282,7 @@ def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, m
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     hub.cas = str(tmp_path / "cas")
     Path(hub.cas).mkdir()
-    push(small, "acme")
+    push(small, org="acme")
     data = (small / "proposer/train-00000-of-00001.parquet").read_bytes()
     note = f"xet {hashlib.sha256(data).hexdigest()} {len(data)}".encode()
     assert hub.file(PROPOSER, "proposer/train-00000-of-00001.parquet") == note
@@ -293,13 +293,13 @@ def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, m
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
-    dry = push(dataset, "acme", dry_run=True, progress=lines.append)
+    dry = push(dataset, org="acme", dry_run=True, progress=lines.append)
     assert not hub.requests and len(lines) == 4 and "would push 5 files, 10 rows" in lines[0]
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    done = push(dataset, "acme")
+    done = push(dataset, org="acme")
     assert all(p.commit is None for p in dry)
     assert "is not there yet would be public" in str(dry)
-    assert "is not there yet would be private" in str(push(dataset, "acme", dry_run=True, private=True))
+    assert "is not there yet would be private" in str(push(dataset, org="acme", dry_run=True, private=True))
     same = [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in dry]
     assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
 
@@ -313,7 +313,7 @@ def test_no_token(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
 def test_stored_login_is_used(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     (tmp_path / "no-token").write_text(TOKEN + "\n")
-    assert not push(small, "acme")[0].skipped
+    assert not push(small, org="acme")[0].skipped
 
 
 def test_wrong_token(hub: FakeHub, small: Path) -> None:
@@ -379,7 +379,7 @@ def test_after_a_failed_commit_the_next_push_finishes(hub: FakeHub, small: Path)
     hub.commit(hub.repos[PROPOSER], "old", {**hub.repos[PROPOSER].head.files, **old})
     hub.fault("POST", "/commit/", drop=True, after=True)
     assert "run it again" in refused(small, "acme")
-    (pushed,) = push(small, "acme")
+    (pushed,) = push(small, org="acme")
     assert pushed.skipped and len(hub.repos[PROPOSER].commits) == 3  # only the answer was lost
     assert not old.keys() & hub.files(PROPOSER).keys()
 
@@ -393,7 +393,7 @@ def test_someone_else_pushed_meanwhile(hub: FakeHub, small: Path) -> None:
     hub.fault("POST", "/preupload/", act=meanwhile)
     assert "HTTP 412, the repository changed during the push" in refused(small, "acme")
     assert set(hub.files(PROPOSER)) == {"other.md"}
-    assert set(push(small, "acme")[0].files) < set(hub.files(PROPOSER))
+    assert set(push(small, org="acme")[0].files) < set(hub.files(PROPOSER))
 
 
 @pytest.mark.parametrize(("status", "said"), [(404, "not found"), (409, "a conflict"), (400, "made to fail")])
@@ -410,7 +410,7 @@ def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: P
 
 
 def test_without_private_the_organisation_decides(hub: FakeHub, small: Path) -> None:
-    push(small, "acme")
+    push(small, org="acme")
     assert "visibility" not in hub.log("POST", "/repos/create")[0].json
 
 
@@ -418,7 +418,7 @@ PUSH = """
 import sys
 from pathlib import Path
 from foretrace.dataset.push import push
-push(Path(sys.argv[1]), "acme")
+push(Path(sys.argv[1]), org="acme")
 """
 
 
@@ -442,7 +442,7 @@ def test_killed_half_way_shows_nothing_and_the_next_push_finishes(hub: FakeHub, 
     # a repository is whole or empty
     assert len(hub.files(PROPOSER)) == 5 and len(hub.stored) >= 3
     assert not any(hub.files(name) for name in hub.repos if name != PROPOSER)
-    done = push(dataset, "acme")
+    done = push(dataset, org="acme")
     assert [p.skipped for p in done] == [True, False, False, False]
     assert all(len(repo.commits) == 2 for repo in hub.repos.values())
 
@@ -464,7 +464,7 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     assert "no gate was run" in refused(small, "acme")
     assert not hub.requests
     edit(small, gates=[gate("undecided")])
-    assert not push(small, "acme", allow_undecided=True)[0].skipped
+    assert not push(small, org="acme", allow_undecided=True)[0].skipped
     assert b"| shortcut | UNDECIDED | 0.61 on 12 rows |" in hub.file(PROPOSER, "README.md")
 
 
@@ -512,7 +512,7 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     listed = json.loads((folder / "manifest.json").read_text())["configs"]
     edit(folder, configs={**listed, "probes": {"train": {"rows": 1, "sha256": {}}}})
     assert find_unpushed_configs(folder) == ["probes"]
-    done = push(folder, "acme")
+    done = push(folder, org="acme")
     assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
 

@@ -125,10 +125,8 @@ def test_a_trainers_dataset_is_made_of_it(sample_traces: Path, sample_dataset: P
 def test_rows_come_before_all_traces_are_read(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "WINDOW_ROWS", 2)
     read: list[str] = []
-    honest = foretrace.dataset.shard_job.make_attempt
-    monkeypatch.setattr(
-        foretrace.dataset.shard_job, "make_attempt", lambda t, *rest: read.append(t.key) or honest(t, *rest)
-    )
+    honest = foretrace.dataset.shard_job.Attempt
+    monkeypatch.setattr(foretrace.dataset.shard_job, "Attempt", lambda t, *rest: read.append(t.key) or honest(t, *rest))
     total = len(list(foretrace.load(sample_traces, split="test")))
     every, _ = len(read), read.clear()
     assert next(iter(foretrace.load(sample_traces, split="test"))) and total > 2

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings.code_calls import CodeCall, read_calls
+from foretrace.core.trace import ToolCall
+from foretrace.encodings.code_calls import read_code_calls
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 SNIPPETS = [
@@ -208,6 +209,11 @@ DAMAGES: dict[str, Callable[[Case], None]] = {
 }
 
 
+def code_of(call: ToolCall) -> str:
+    """The code of a call; empty if it was refused."""
+    return json.loads(call.arguments).get("code", "")
+
+
 @functools.lru_cache(maxsize=4096)
 def meaning(code: str) -> str | None:
     with warnings.catch_warnings():
@@ -230,15 +236,15 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
     case = damaged(code, damages)
     true = meaning(code)
     assert true is not None, code
-    calls = read_calls(case.text(), truncated=False)
-    accepted = [c for c in calls if c.error is None and meaning(c.code or "") is not None]
-    if len(accepted) > 1 or any(meaning(c.code or "") != true for c in accepted):
+    calls = read_code_calls(case.text(), truncated=False)
+    accepted = [c for c in calls if c.error is None and meaning(code_of(c)) is not None]
+    if len(accepted) > 1 or any(meaning(code_of(c)) != true for c in accepted):
         # as JSON, `'a\tb'` with a backslash that was not doubled is other code, and so is a line that ends twice
         is_anothers = "single_backslashes" in damages or {"crlf", "crlf_newlines"} == {*damages}
         return "other code's text" if len(accepted) == 1 and is_anothers else "wrong"
     if accepted:
-        assert accepted[0].name == "python" and json.loads(accepted[0].arguments)["code"] == accepted[0].code
-        return "exact" if (accepted[0].code or "").strip() == code.strip() else "same meaning"
+        assert accepted[0].name == "python"
+        return "exact" if code_of(accepted[0]).strip() == code.strip() else "same meaning"
     return "refused"
 
 
@@ -263,10 +269,10 @@ def outcomes_of_two(codes: tuple[str, str], damages: tuple[str, ...]) -> str:
     """Of two calls in one text, the first of them damaged: the second is not executed in place of the first, and only
     refused where the first has no clear end."""
     first = damaged(codes[0], damages)
-    calls = read_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
-    alone = read_calls(first.text(), truncated=False)
-    accepted = [c.code or "" for c in calls if c.error is None]
-    wanted = [c.code or "" for c in alone if c.error is None]
+    calls = read_code_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
+    alone = read_code_calls(first.text(), truncated=False)
+    accepted = [code_of(c) for c in calls if c.error is None]
+    wanted = [code_of(c) for c in alone if c.error is None]
     second = meaning(codes[1])
     if [c for c in accepted[: len(wanted)] if c not in wanted]:
         return "wrong"
@@ -354,14 +360,14 @@ def test_several_calls(damage: str) -> None:
         one, two = Case(first), Case(second)
         DAMAGES[damage](one)
         text = f"<think>I try <tool_call> twice.\n{one.text()}\nAnd:\n{two.text()} done"
-        calls = read_calls(text, truncated=False)
+        calls = read_code_calls(text, truncated=False)
         if calls[0].error is None:
-            assert len(calls) == 2 and meaning(calls[0].code or "") == meaning(first)
-            alone = read_calls(two.text(), truncated=False)[0]
-            assert (calls[1].code, calls[1].error) == (alone.code, alone.error)
+            assert len(calls) == 2 and meaning(code_of(calls[0])) == meaning(first)
+            alone = read_code_calls(two.text(), truncated=False)[0]
+            assert (code_of(calls[1]), calls[1].error) == (code_of(alone), alone.error)
             assert [text[slice(*c.span)] for c in calls] == [one.text(), two.text()]
         else:
-            assert all(c.error or meaning(c.code or "") == meaning(second) for c in calls), (first, second)
+            assert all(c.error or meaning(code_of(c)) == meaning(second) for c in calls), (first, second)
 
 
 @pytest.mark.parametrize("damage", [(), ("newlines",), ("python_dict",), ("trailing_comma",), ("arguments_string",)])
@@ -371,8 +377,8 @@ def test_a_cut_call_is_never_executed(damage: tuple[str, ...]) -> None:
         text = damaged(code, damage).text()
         for end in range(len("<tool_call>\n{"), len(text)):
             for truncated in (True, False):
-                for call in read_calls(text[:end], truncated=truncated):
-                    assert call.error or (not truncated and meaning(call.code or "") == meaning(code)), text[:end]
+                for call in read_code_calls(text[:end], truncated=truncated):
+                    assert call.error or (not truncated and meaning(code_of(call)) == meaning(code)), text[:end]
 
 
 RARE = [
@@ -396,17 +402,17 @@ def test_rare_code_is_never_read_otherwise(code: str) -> None:
         assert outcome(code, damages) != "wrong", (code, damages)
 
 
-def only(text: str) -> CodeCall:
-    (call,) = read_calls(text, truncated=False)
+def only(text: str) -> ToolCall:
+    (call,) = read_code_calls(text, truncated=False)
     return call
 
 
 def test_a_call_without_damage_is_the_encodings_own() -> None:
     body = '<tool_call>\n{"name": "python", "arguments": {"code": "x = 1e3", "t": 1.50}}\n</tool_call>'
     call = only(f"go {body}")
-    assert (call.name, call.code, call.repairs, call.error) == ("python", "x = 1e3", (), None)
-    assert call.tool_call.arguments == '{"code": "x = 1e3", "t": 1.50}' == TOOL_CALL_JSON.parse(body)[0].arguments
-    assert call.tool_call.span == (3, 3 + len(body))
+    assert (call.name, code_of(call), call.repairs, call.error) == ("python", "x = 1e3", (), None)
+    assert call.arguments == '{"code": "x = 1e3", "t": 1.50}' == TOOL_CALL_JSON.parse(body)[0].arguments
+    assert call.span == (3, 3 + len(body))
 
 
 REPAIRED = {
@@ -427,7 +433,7 @@ REPAIRED = {
 def test_each_repair_is_named(body: str) -> None:
     code, repairs = REPAIRED[body]
     call = only(f"<tool_call>{body}</tool_call>")
-    assert (call.code, set(call.repairs), call.error, call.name) == (code, repairs, None, "p")
+    assert (code_of(call), set(call.repairs), call.error, call.name) == (code, repairs, None, "p")
 
 
 REFUSED = {
@@ -448,26 +454,26 @@ REFUSED = {
 @pytest.mark.parametrize("body", REFUSED)
 def test_what_cannot_be_told_is_refused(body: str) -> None:
     call = only(f"<tool_call>{body}</tool_call>")
-    assert call.code is None and REFUSED[body] in str(call.error)
+    assert not code_of(call) and REFUSED[body] in str(call.error)
 
 
 @pytest.mark.parametrize("code", ["print('a\\nb')", "x = 1\\ny = 2", "# why\\nprint(1)", 'print(\\"a\\")'])
 def test_no_escape_is_guessed(code: str) -> None:
     """What the JSON says is what is run: the model sees what Python says of it."""
     call = only(f"<tool_call>{json.dumps({'name': 'p', 'arguments': {'code': code}})}</tool_call>")
-    assert (call.code, call.repairs, call.error) == (code, (), None)
+    assert (code_of(call), call.repairs, call.error) == (code, (), None)
 
 
 def test_the_models_own_mistake_is_its_own() -> None:
     """Well-formed JSON with code that is not Python: to be executed, so that the model sees the error."""
     call = only('<tool_call>{"name": "p", "arguments": {"code": "x = (1\\nprint(\\"a\\")"}}</tool_call>')
-    assert (call.code, call.repairs, call.error) == ('x = (1\nprint("a")', (), None)
+    assert (code_of(call), call.repairs, call.error) == ('x = (1\nprint("a")', (), None)
 
 
 def test_after_a_call_without_a_clear_end_nothing_is_executed() -> None:
     good = Case("x = 1").text()
-    calls = read_calls(f'<tool_call>{{"name": "p", "arguments": {{"code": "x = \n{good}', truncated=False)
-    assert calls and all(c.error and c.code is None for c in calls)
+    calls = read_code_calls(f'<tool_call>{{"name": "p", "arguments": {{"code": "x = \n{good}', truncated=False)
+    assert calls and all(c.error and not code_of(c) for c in calls)
 
 
 @pytest.mark.slow
@@ -479,5 +485,5 @@ def test_long_texts_end_soon(unit: str) -> None:
     for head in ("", '<tool_call>{"name": "p", "arguments": {"code": "', "<tool_call>{'code': '"):
         for tail in ("", '"}}</tool_call>', "'}</tool_call>"):
             for size in (60_000, 300_000):
-                read_calls(head + unit * (size // len(unit)) + tail, truncated=False)
+                read_code_calls(head + unit * (size // len(unit)) + tail, truncated=False)
     assert time.process_time() - begun < 30

@@ -15,11 +15,12 @@ from cli import conftest
 from cli.conftest import Run
 from dataset.little import corpus, rows, tree
 from foretrace.api import evaluation
-from foretrace.api.datasets import build, push
+from foretrace.api.datasets import build
 from foretrace.core.errors import PredictionError, PushError, UsageError
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import References, read_references
 from foretrace.core.store import write_traces
+from foretrace.dataset.push import push
 from foretrace.evaluation.score import score
 
 Row = dict[str, Any]

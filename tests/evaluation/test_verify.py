@@ -14,7 +14,13 @@ from foretrace.api.datasets import build
 from foretrace.api.evaluation import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, UsageError
-from foretrace.core.predictions import Prediction, digest_dataset, find_first_object, read_calls, read_predictions
+from foretrace.core.predictions import (
+    Prediction,
+    digest_dataset,
+    find_first_object,
+    read_predicted_calls,
+    read_predictions,
+)
 from foretrace.core.store import write_traces
 from foretrace.evaluation.pair_accuracy import score_pairs
 from foretrace.evaluation.score import score
@@ -89,11 +95,11 @@ def test_a_guess_is_written_as_the_targets_are(dataset: Path) -> None:
     for row in rows(dataset, "eval"):
         text = row["completion"][0]["content"]
         value = find_first_object(text)
-        made = Prediction(key="k", step=0, action=value["action"], calls=read_calls(value))
+        made = Prediction(key="k", step=0, action=value["action"], calls=read_predicted_calls(value))
         assert make_guess_text(made, "call") == text
         assert make_guess_text(made, "type") == f'{{"action":"{value["action"]}"}}'
     two = json.loads('{"action":"file_read","tool":"a","arguments":{"z":1,"b":2},"more":[{"tool":"c","arguments":{}}]}')
-    made = Prediction(key="k", step=0, action="file_read", calls=read_calls(two))
+    made = Prediction(key="k", step=0, action="file_read", calls=read_predicted_calls(two))
     assert make_guess_text(made, "call") == (
         '{"action":"file_read","tool":"a","arguments":{"b":2,"z":1},"more":[{"tool":"c","arguments":{}}]}'
     )

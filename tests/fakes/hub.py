@@ -2,7 +2,7 @@
 
     with FakeHub() as hub:
         hub.fault("POST", r"/commit/", status=503, times=2)
-        push(folder, "acme", ...)              # with HF_ENDPOINT = hub.url
+        push(folder, org="acme", ...)              # with HF_ENDPOINT = hub.url
         hub.file("acme/name", "README.md")     # the bytes that arrived
 
 Files become visible only by a commit, all of them or none. Every request is in `hub.requests`. Longer than a file

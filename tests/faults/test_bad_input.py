@@ -20,7 +20,7 @@ import zstandard
 from foretrace.core.errors import SourceError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.rows.files import FileRows
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import swe_row, swe_rows, xml_messages
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Import:
     def call(data: bytes, name: str = "rows.jsonl") -> ImportReport:
         path = tmp_path / name
         path.write_bytes(data)
-        report = import_source(SweSmith(), [FileRows(path)], tmp_path / "out")
+        report = import_rows(SweSmith(), [FileRows(path)], tmp_path / "out")
         assert report.rows == report.traces + report.already_done + sum(report.drops.values())
         assert len(list(read_traces(tmp_path / "out"))) == report.traces
         assert TraceStore(tmp_path / "out").manifest.drops == report.drops
@@ -235,10 +235,10 @@ def test_fifty_megabyte_line(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from foretrace.rows.files import FileRows
-        from foretrace.sources.importing import import_source
+        from foretrace.sources.importing import import_rows
         from foretrace.sources.swe_smith import SweSmith
         from pathlib import Path
-        report = import_source(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])
+        report = import_rows(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])
         peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]  # its own, not that of its parent
         print(report.traces, int(peak) // 1024)
     """)

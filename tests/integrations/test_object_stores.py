@@ -24,7 +24,7 @@ from foretrace.objectstores.folders import open_traces_for_reading, open_traces_
 from foretrace.objectstores.objects import ChangedObjectError, S3Objects
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, taking
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.swe_smith import SweSmith
 from integrations.stores import read_files, read_objects, use_server
 from sources.raw_rows import swe_rows, write_jsonl
@@ -51,7 +51,7 @@ def small_checkpoints() -> Iterator[None]:
 def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is made without a store: traces, labels and a dataset."""
     folder = tmp_path_factory.mktemp("local")
-    import_source(SweSmith(), [rows], folder / "t")
+    import_rows(SweSmith(), [rows], folder / "t")
     foretrace.label_folder(folder / "t", out=folder / "l.parquet")
     foretrace.build(folder / "t", out=folder / "d", **BUILD)
     return folder
@@ -60,7 +60,7 @@ def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_all(bucket: S3Objects, rows: FileRows, local: Path, **options: Any) -> None:
     """Import, label and build from store to store, and compare."""
     place = str(bucket.address)
-    import_source(SweSmith(), [rows], f"{place}/t")
+    import_rows(SweSmith(), [rows], f"{place}/t")
     assert read_objects(bucket, "t") == read_files(local / "t")
     report = foretrace.label_folder(f"{place}/t", out=f"{place}/l.parquet", **options)
     assert report.out == f"{place}/l.parquet" and not report.replaced
@@ -72,7 +72,7 @@ def run_all(bucket: S3Objects, rows: FileRows, local: Path, **options: Any) -> N
 def test_a_store_gets_the_bytes_of_a_local_folder(bucket: S3Objects, rows: FileRows, local: Path) -> None:
     run_all(bucket, rows, local, workers=2)
     before = read_objects(bucket, "t")
-    report = import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    report = import_rows(SweSmith(), [rows], f"{bucket.address}/t")
     assert report.already_done == 120 and read_objects(bucket, "t") == before
     with pytest.raises(BuildError, match=f"{bucket.address}/d: contains 'README.md'; choose another folder"):
         foretrace.build(f"{bucket.address}/t", out=f"{bucket.address}/d", **BUILD, overwrite=True)
@@ -132,11 +132,11 @@ def test_an_import_that_was_killed_goes_on_from_the_store(
     with monkeypatch.context() as patch:
         interrupt_at(patch, calls)
         with pytest.raises(Interrupted):
-            import_source(SweSmith(), [rows], place)
+            import_rows(SweSmith(), [rows], place)
     if "t/manifest.json" in bucket.list_names():  # what is listed can be read by anybody
         with open_traces_for_reading(place) as folder:
             assert sum(1 for _ in TraceStore(folder).read()) % 30 == 0
-    import_source(SweSmith(), [rows], place)
+    import_rows(SweSmith(), [rows], place)
     assert read_objects(bucket, "t") == read_files(local / "t")
 
 
@@ -157,13 +157,13 @@ def test_of_two_drivers_the_one_that_publishes_later_fails(bucket: S3Objects, ro
     place = f"{bucket.address}/t"
     with open_traces_for_writing(place) as (folder, publish):
         assert publish is not None
-        import_source(SweSmith(), [rows], folder, limit=30)
-        import_source(SweSmith(), [rows], place)
+        import_rows(SweSmith(), [rows], folder, limit=30)
+        import_rows(SweSmith(), [rows], place)
         with pytest.raises(StoreError, match=f"{place}/.*: another process has written it, so this one stops"):
             publish()
     with open_traces_for_reading(place) as folder:
         assert read_files(folder) == read_files(local / "t")
-    import_source(SweSmith(), [rows], place)  # removes what nobody lists
+    import_rows(SweSmith(), [rows], place)  # removes what nobody lists
     assert {**read_objects(bucket, "t"), "manifest.json": b""} == {**read_files(local / "t"), "manifest.json": b""}
 
 
@@ -275,7 +275,7 @@ def test_requests_that_fail_once_are_tried_again(
         return fault
 
     proxy.fault = fail_once
-    import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    import_rows(SweSmith(), [rows], f"{bucket.address}/t")
     assert len(tried) > 5
     assert read_objects(bucket, "t") == read_files(local / "t")
     with open_traces_for_reading(f"{bucket.address}/t") as folder:
@@ -289,11 +289,11 @@ def test_a_store_that_goes_on_failing_is_named_and_what_was_published_is_whole(
     place = f"{bucket.address}/t"
     proxy.fault = lambda method, path, number: fault if number > 45 else ""
     with pytest.raises(StoreError, match=f"^{place}/.*: cannot (write|read).*what was published is whole") as caught:
-        import_source(SweSmith(), [rows], place)
+        import_rows(SweSmith(), [rows], place)
     assert "\n" not in str(caught.value)
     assert json.loads(bucket.get("t/manifest.json").data)["counts"]["traces"] % 30 == 0  # type: ignore[union-attr]
     proxy.fault = lambda method, path, number: ""
-    import_source(SweSmith(), [rows], place)
+    import_rows(SweSmith(), [rows], place)
     assert read_objects(bucket, "t") == read_files(local / "t")
 
 
@@ -301,17 +301,17 @@ def test_what_cannot_be_used_is_said_before_work_begins(
     bucket: S3Objects, rows: FileRows, local: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(StoreError, match=r"s3://no-such-bucket/t/.*: cannot .*bucket does not exist"):
-        import_source(SweSmith(), [rows], "s3://no-such-bucket/t")
+        import_rows(SweSmith(), [rows], "s3://no-such-bucket/t")
     bucket.put("d/other.txt", b"", instead_of=None)
     with pytest.raises(BuildError, match=r"contains 'other.txt'; choose another folder"):
         foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
     with pytest.raises(StoreError, match=r"is not a traces folder \(it contains 'other.txt'\); choose another folder"):
-        import_source(SweSmith(), [rows], f"{bucket.address}/d")
+        import_rows(SweSmith(), [rows], f"{bucket.address}/d")
     for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         monkeypatch.delenv(f"AWS_{key}")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(StoreError, match="no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and"):
-        import_source(SweSmith(), [rows], f"{bucket.address}/t")
+        import_rows(SweSmith(), [rows], f"{bucket.address}/t")
     for name, value in (("AWS_PROFILE", "nobody"), ("AWS_ENDPOINT_URL", "nowhere")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
@@ -321,7 +321,7 @@ def test_what_cannot_be_used_is_said_before_work_begins(
     with pytest.raises(
         StoreError, match=r'/t/manifest.json: cannot read: Could not connect to the endpoint URL: "http://127'
     ):
-        import_source(SweSmith(), [rows], f"{bucket.address}/t")
+        import_rows(SweSmith(), [rows], f"{bucket.address}/t")
 
 
 def test_wrong_credentials_are_said(bucket: S3Objects, rows: FileRows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,4 +330,4 @@ def test_wrong_credentials_are_said(bucket: S3Objects, rows: FileRows, monkeypat
     with pytest.raises(
         StoreError, match=r"/t/manifest.json: cannot read: .*; check the credentials and rights for s3://"
     ):
-        import_source(SweSmith(), [rows], f"{bucket.address}/t")
+        import_rows(SweSmith(), [rows], f"{bucket.address}/t")

@@ -28,7 +28,7 @@ from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
 from foretrace.objectstores.objects import S3Objects
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, inputs, taking
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.swe_smith import SweSmith
 from integrations.stores import read_objects
 from sources.raw_rows import swe_rows, write_jsonl
@@ -85,7 +85,7 @@ def small_jobs() -> Iterator[None]:
 
 
 def run_import(rows: FileRows, folder: Path, engine: Engine) -> dict[str, bytes]:
-    import_source(SweSmith(), [rows], folder, engine=engine)
+    import_rows(SweSmith(), [rows], folder, engine=engine)
     names = ["manifest.json", *(segment.path for segment in TraceStore(folder).manifest.segments)]
     found = {name: (folder / name).read_bytes() for name in names}
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet")) == sorted(names[1:])
@@ -145,7 +145,7 @@ def test_three_nodes_give_the_bytes_of_this_process_to_a_store(
     three: Any, bucket: S3Objects, rows: FileRows, local: Local
 ) -> None:
     place, ray = str(bucket.address), {"engine": "ray", "ray_address": three.address}
-    import_source(SweSmith(), [rows], f"{place}/t", engine=RayTasks(address=three.address))
+    import_rows(SweSmith(), [rows], f"{place}/t", engine=RayTasks(address=three.address))
     assert read_objects(bucket, "t") == local.segments
     foretrace.label_folder(f"{place}/t", out=f"{place}/l.parquet", **ray)
     assert bucket.get("l.parquet").data == local.labels  # type: ignore[union-attr]

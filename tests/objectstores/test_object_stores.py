@@ -23,7 +23,7 @@ from foretrace.objectstores.folders import (
 from foretrace.objectstores.objects import Objects, open_objects
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import swe_rows, write_jsonl
 
@@ -70,7 +70,7 @@ def test_import_label_and_build_give_the_files_of_a_local_folder(
     monkeypatch.setattr(segments, "MAX_UNMERGED", 0)
     settings: dict[str, Any] = {"outcomes": "all", "statistical_gates": False}
     for out in (tmp_path / "t", place):
-        import_source(SweSmith(), [rows], out)
+        import_rows(SweSmith(), [rows], out)
         labelled = foretrace.label_folder(out, out=f"{out}-labels.jsonl")
         assert labelled.out == f"{out}-labels.jsonl"
         foretrace.build(out, out=f"{out}-dataset", **settings)
@@ -102,17 +102,17 @@ def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
     place: str, rows: FileRows, tmp_path: Path
 ) -> None:
     objects = open_objects(Address("memory", "bucket/t"))
-    import_source(SweSmith(), [rows], tmp_path / "t")
+    import_rows(SweSmith(), [rows], tmp_path / "t")
     (tmp_path / "left").write_bytes(b"of a killed one")
     objects.upload(tmp_path, ["left"])
     objects.put("shard-00/000009.parquet", b"of a killed one", instead_of=None)
     with pytest.raises(StoreError, match=r"is not a traces folder \(it contains 'left'\)"):
-        import_source(SweSmith(), [rows], place)
+        import_rows(SweSmith(), [rows], place)
     objects.remove(["left"])
     with open_traces_for_writing(place) as (folder, publish):
         assert publish is not None and objects.get("manifest.json").data == b"\n"  # type: ignore[union-attr]
-        import_source(SweSmith(), [rows], place)
-        import_source(SweSmith(), [rows], folder, limit=3)
+        import_rows(SweSmith(), [rows], place)
+        import_rows(SweSmith(), [rows], folder, limit=3)
         with pytest.raises(StoreError, match="another process has written it, so this one stops; what it published"):
             publish()
     with open_traces_for_reading(place) as copy:
@@ -132,4 +132,4 @@ def test_a_dataset_that_was_not_published_is_not_there(place: str) -> None:
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, rows: FileRows) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(UsageError, match=r"s3://b/t: needs the library s3fs: pip install s3fs"):
-        import_source(SweSmith(), [rows], "s3://b/t")
+        import_rows(SweSmith(), [rows], "s3://b/t")

@@ -14,7 +14,7 @@ from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
 from foretrace.sources.base import UNCLEAR, RowError
 from foretrace.sources.chat import Chat
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from sources.raw_rows import native_call, write_jsonl
 
 AT = RowRef(0, "rows.jsonl")
@@ -169,9 +169,9 @@ def test_a_mapped_column_that_is_missing_is_counted(tmp_path: Path) -> None:
     rows = [{"messages": [USER, {"role": "assistant", "content": "x"}], "ok": True}, {"log": [USER], "ok": False}]
     columns = {"messages": "log", "success": "ok", "model": "who"}
     file = write_jsonl(tmp_path / "rows.jsonl", rows)
-    report = import_source(Chat(columns), [FileRows(file)], tmp_path / "out")
+    report = import_rows(Chat(columns), [FileRows(file)], tmp_path / "out")
     assert report.drops == {"missing_column": 1, "empty_trace": 1}, "and a conversation without the agent"
-    report = import_source(Chat({"success": "ok", "model": "who"}), [FileRows(file)], tmp_path / "other")
+    report = import_rows(Chat({"success": "ok", "model": "who"}), [FileRows(file)], tmp_path / "other")
     assert report.total.counts.unclear == {"model": 1} and report.success["true"] == 1
 
 

@@ -17,7 +17,7 @@ from foretrace.registry import is_own_source
 from foretrace.rows.base import Drop, RawRow, RowRef
 from foretrace.rows.head import read_head
 from foretrace.sources.base import FileSource
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
 
 ALL = plugins.plugin_names("source")
@@ -73,7 +73,7 @@ class Given:
 
 
 def check(source: Any, rows: list[Any], folder: Path) -> None:
-    report = import_source(source, [Given(rows)], folder)
+    report = import_rows(source, [Given(rows)], folder)
     assert report.rows == len(rows) == report.traces + sum(report.drops.values()) + report.already_done
     found = list(read_traces(folder))  # nothing was written that cannot be read
     assert len(found) == report.traces
@@ -142,7 +142,7 @@ class Wild:
 
 def test_a_plugin_may_do_anything(tmp_path: Path) -> None:
     rows: list[Any] = [{"do": do} for do in ("raise", "nothing", "bad type", "unencodable", "well")]
-    report = import_source(Wild(), [Given(rows)], tmp_path / "out")
+    report = import_rows(Wild(), [Given(rows)], tmp_path / "out")
     assert report.traces == 1 and report.drops == {"internal_error": 4}
     assert len(list(read_traces(tmp_path / "out"))) == 1
     assert json.dumps(report.examples)

@@ -14,7 +14,7 @@ from foretrace.core.store import TraceStore
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
 from foretrace.sources.chat import Chat
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from sources.raw_rows import write_jsonl
 
 HUB: dict[str, str | None] = {}
@@ -47,7 +47,7 @@ def test_a_file_of_rows_that_is_gone_ends_the_import(tmp_path: Path) -> None:
     inputs = [FileRows(write_chats(tmp_path / name, 3)) for name in ("a.jsonl", "b.jsonl")]
     inputs[1].path.unlink()
     with pytest.raises(SourceError, match=r"b.jsonl: cannot read: No such file or directory; .* run again"):
-        import_source(Chat(), inputs, tmp_path / "out")
+        import_rows(Chat(), inputs, tmp_path / "out")
 
 
 @pytest.mark.usefixtures("few")
@@ -56,13 +56,13 @@ def test_an_error_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     out = tmp_path / "out"
     break_at(monkeypatch, "a.jsonl", 4, OSError(5, "Input/output error"))
     with pytest.raises(SourceError, match=r"a.jsonl: .*error; nothing was sealed before, and nothing is kept; mend it"):
-        import_source(Chat(), inputs, out)
+        import_rows(Chat(), inputs, out)
     assert not out.exists()
     monkeypatch.undo()
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
     break_at(monkeypatch, "b.jsonl", 7, OSError(5, "Input/output error"))
     with pytest.raises(SourceError, match=r"; 20 traces are sealed in .*out, and the same import goes on from there; "):
-        import_source(Chat(), inputs, out)
+        import_rows(Chat(), inputs, out)
     assert TraceStore(out).manifest.counts["traces"] == 20
 
 

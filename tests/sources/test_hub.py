@@ -14,7 +14,7 @@ from foretrace.core.errors import SourceError, UsageError
 from foretrace.core.store import read_traces
 from foretrace.rows.base import Hub
 from foretrace.rows.hub import HubRows
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.swe_smith import SweSmith
 from foretrace.sources.toolbench import ToolBench
 from sources.raw_rows import FINISH, act, answer, bench_prefixes, swe_row, ticks_messages, tool_messages, xml_messages
@@ -71,18 +71,18 @@ def hub(folder: Path, split: str, config: str | None = None) -> HubRows:
 
 def test_toolbench_struct_of_two_lists(bench: Path, tmp_path: Path) -> None:
     rows = hub(bench, "train", "default")
-    report = import_source(ToolBench(), [rows], tmp_path / "out")
+    report = import_rows(ToolBench(), [rows], tmp_path / "out")
     assert (report.rows, report.traces, dict(report.drops)) == (5, 2, {"prefix_row": 3})
     assert sorted(len(t.messages) for t in read_traces(tmp_path / "out")) == [5, 7]
-    assert import_source(ToolBench(), [rows], tmp_path / "out").already_done == 5
-    limited = import_source(ToolBench(), [hub(bench, "train", "default")], tmp_path / "few", limit=2)
+    assert import_rows(ToolBench(), [rows], tmp_path / "out").already_done == 5
+    limited = import_rows(ToolBench(), [hub(bench, "train", "default")], tmp_path / "few", limit=2)
     assert (limited.rows, limited.traces, dict(limited.drops)) == (2, 1, {"prefix_row": 1})
 
 
 def test_a_split_or_config_that_does_not_exist_is_one_line(swe: Path, tmp_path: Path) -> None:
     for rows in (hub(swe, "nope"), hub(swe, "train", "tool")):
         with pytest.raises(SourceError, match="cannot open") as caught:
-            import_source(SweSmith(), [rows], tmp_path / "out")
+            import_rows(SweSmith(), [rows], tmp_path / "out")
         assert "\n" not in str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_file_stops_with_what_to_do(swe: Path, tmp_path: Path) -> None
     path = swe / "data" / "tool-00001-of-00002.parquet"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SourceError, match=r"row 13.*run it again"):
-        import_source(SweSmith(), [hub(swe, "tool")], tmp_path / "out")
+        import_rows(SweSmith(), [hub(swe, "tool")], tmp_path / "out")
 
 
 def test_offline_is_said_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, inputs, taking
 from foretrace.sources.chat import Chat
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport, check_not_empty
 from foretrace.sources.swe_smith import SweSmith
 from foretrace.sources.toolbench import ToolBench
@@ -53,29 +53,29 @@ def test_an_import_that_fails_in_the_middle_goes_on(tmp_path: Path, monkeypatch:
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(57)))
     for at in (5, 34, 50):
         with pytest.raises(SourceError):
-            import_source(SweSmith(), [Breaking(rows, at)], tmp_path / "out")
+            import_rows(SweSmith(), [Breaking(rows, at)], tmp_path / "out")
         if at > 10:
             assert TraceStore(tmp_path / "out").manifest.counts["rows"] == at // 10 * 10
-    report = import_source(SweSmith(), [rows], tmp_path / "out")
+    report = import_rows(SweSmith(), [rows], tmp_path / "out")
     assert (report.rows, report.already_done, report.traces) == (57, 50, 5)
     manifest = TraceStore(tmp_path / "out").manifest
     assert [c.drops for c in manifest.inputs.values()] == [manifest.drops] == [{"null_messages": 12}]
-    import_source(SweSmith(), [rows], tmp_path / "out", replace=True)
+    import_rows(SweSmith(), [rows], tmp_path / "out", replace=True)
     assert TraceStore(tmp_path / "out").manifest.drops == {"null_messages": 12}
-    import_source(SweSmith(), [rows], tmp_path / "whole")
+    import_rows(SweSmith(), [rows], tmp_path / "whole")
     assert listing(tmp_path / "out") == listing(tmp_path / "whole")
 
 
 def test_a_known_key_with_other_content_is_a_conflict_until_replace(tmp_path: Path) -> None:
     rows = [swe_row(xml_messages(["ls"]), n) for n in range(4)]
-    import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "a.jsonl", rows))], tmp_path / "out")
+    import_rows(SweSmith(), [FileRows(write_jsonl(tmp_path / "a.jsonl", rows))], tmp_path / "out")
     changed = FileRows(write_jsonl(tmp_path / "b.jsonl", [{**row, "resolved": False} for row in rows[:2]] + rows[2:]))
-    report = import_source(SweSmith(), [changed], tmp_path / "out")
+    report = import_rows(SweSmith(), [changed], tmp_path / "out")
     assert (report.already_done, dict(report.drops)) == (2, {"key_conflict": 2})
     assert report.examples["key_conflict"][0].endswith("; take this one with replace=True")
     assert all(t.outcome.success for t in read_traces(tmp_path / "out"))
     # The same file again with --replace: its cursor is at the end, and yet its rows are read.
-    report = import_source(SweSmith(), [changed], tmp_path / "out", replace=True)
+    report = import_rows(SweSmith(), [changed], tmp_path / "out", replace=True)
     assert (report.rows, report.traces, report.replaced, report.already_done, dict(report.drops)) == (4, 0, 2, 2, {})
     assert sorted(t.outcome.success is True for t in read_traces(tmp_path / "out")) == [False, False, True, True]
     manifest = TraceStore(tmp_path / "out").manifest
@@ -86,7 +86,7 @@ def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> N
     """Six rows of two keys: the last of each is there, and the other four were replaced."""
     rows = [{**row, "resolved": n == 2} for n in range(3) for row in swe_rows(2)]
     files = [FileRows(write_jsonl(tmp_path / f"{n}.jsonl", some)) for n, some in enumerate((rows[:3], rows[3:]))]
-    report = import_source(SweSmith(), files, tmp_path / "out", replace=True)
+    report = import_rows(SweSmith(), files, tmp_path / "out", replace=True)
     assert len(list(read_traces(tmp_path / "out"))) == 2
     assert (report.rows, report.traces, report.replaced, report.already_done) == (6, 2, 2, 2)
     assert +report.success == {"true": 2}
@@ -95,23 +95,23 @@ def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> N
 def test_an_import_that_found_nothing_takes_its_folder_away(tmp_path: Path) -> None:
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [{"a": 1}]))
     for _ in range(2):
-        report = import_source(SweSmith(), [rows], tmp_path / "out")
+        report = import_rows(SweSmith(), [rows], tmp_path / "out")
         with pytest.raises(SourceError, match="nothing was imported: 1 row, all dropped"):
             check_not_empty(report, "r.jsonl", tmp_path / "out")
         assert not (tmp_path / "out").exists()
-    import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "good.jsonl", swe_rows(2)))], tmp_path / "out")
+    import_rows(SweSmith(), [FileRows(write_jsonl(tmp_path / "good.jsonl", swe_rows(2)))], tmp_path / "out")
     with pytest.raises(SourceError, match="nothing was imported"):
-        check_not_empty(import_source(SweSmith(), [rows], tmp_path / "out"), "r.jsonl", tmp_path / "out")
+        check_not_empty(import_rows(SweSmith(), [rows], tmp_path / "out"), "r.jsonl", tmp_path / "out")
     assert len(list(read_traces(tmp_path / "out"))) == 2
 
 
 def test_other_settings_read_the_same_rows_anew(tmp_path: Path) -> None:
     said = [{"role": "assistant", "content": "x"}]
     rows = FileRows(write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "messages": said, "ok": True}]))
-    import_source(Chat(), [rows], tmp_path / "out")
-    report = import_source(Chat({"success": "ok"}), [rows], tmp_path / "out")
+    import_rows(Chat(), [rows], tmp_path / "out")
+    report = import_rows(Chat({"success": "ok"}), [rows], tmp_path / "out")
     assert dict(report.drops) == {"key_conflict": 1}
-    assert import_source(Chat({"success": "ok"}), [rows], tmp_path / "out", replace=True).success == {"true": 1}
+    assert import_rows(Chat({"success": "ok"}), [rows], tmp_path / "out", replace=True).success == {"true": 1}
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     reports: list[ImportReport] = []
     for workers in (1, 2, 3):
         out = tmp_path / str(workers)
-        reports.append(import_source(SweSmith(), [rows], out, engine=Processes(workers)))
-        assert import_source(ToolBench(), [branches], out, engine=Processes(workers)).drops == {"prefix_row": 1}
+        reports.append(import_rows(SweSmith(), [rows], out, engine=Processes(workers)))
+        assert import_rows(ToolBench(), [branches], out, engine=Processes(workers)).drops == {"prefix_row": 1}
         assert listing(out) == listing(tmp_path / "1")
         assert not list(out.glob(".source*"))
     assert reports[0] == reports[1] == reports[2]

@@ -13,7 +13,7 @@ from core.any_traces import traces
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace, add_trace_id, encode_trace
 from foretrace.rows.files import FileRows
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.jsonl import Jsonl
 from sources.raw_rows import write_jsonl
 
@@ -28,7 +28,7 @@ def export(path: Path, some: list[Trace]) -> FileRows:
 def test_any_trace(tmp_path_factory, some: list[Trace]) -> None:  # type: ignore[no-untyped-def]
     folder = tmp_path_factory.mktemp("any")
     some = [add_trace_id(t) for t in some]
-    report = import_source(Jsonl(), [export(folder / "t.jsonl", some)], folder / "out")
+    report = import_rows(Jsonl(), [export(folder / "t.jsonl", some)], folder / "out")
     assert report.traces == len(some), report
     assert {t.key: t for t in read_traces(folder / "out")} == {t.key: t for t in some}
 
@@ -41,7 +41,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     later = {**row, "schema_version": 2}
     noise = [{}, {**row, "labels": []}, {**row, "messages": None}, {**row, "messages": [{"role": "wizard"}]}]
     path = write_jsonl(tmp_path / "x.jsonl", [row, edited, without_id, later, *noise])
-    report = import_source(Jsonl(), [FileRows(path)], tmp_path / "b")
+    report = import_rows(Jsonl(), [FileRows(path)], tmp_path / "b")
     assert report.traces == 1
     assert report.drops == {"id_mismatch": 1, "key_conflict": 1, "schema_version": 1, "not_a_trace": 4}
 

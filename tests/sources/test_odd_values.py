@@ -11,7 +11,7 @@ import pytest
 
 from foretrace.rows.base import RawRow, RowRef
 from foretrace.sources.chat import Chat
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 
 CALL = {"id": "1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
 FORMS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ def test_an_odd_value_anywhere_is_a_trace_or_a_named_drop(tmp_path: Path, form: 
     rows = [
         {**replace(whole, path, odd), "id": f"{path}{n}"} for path in list_paths(whole) for n, odd in enumerate(ODD)
     ]
-    report = import_source(Chat(), [Decoded([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
+    report = import_rows(Chat(), [Decoded([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
     assert "internal_error" not in report.drops, report.examples
     assert report.traces + report.drops.total() == len(rows) + 1
     assert report.drops["not_utf8"] and "half of a surrogate pair" in report.examples["not_utf8"][0]

@@ -18,7 +18,7 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RawRow, RowRef
 from foretrace.rows.files import FileRows
 from foretrace.sources.base import RowError
-from foretrace.sources.importing import import_source
+from foretrace.sources.importing import import_rows
 from foretrace.sources.toolbench import ToolBench
 from sources.raw_rows import FINISH, GIVE_UP, act, answer, bench_prefixes, bench_row, write_jsonl
 
@@ -169,7 +169,7 @@ def test_branches_over_several_files(tmp_path: Path) -> None:
     for name, some in zip("ab", rows, strict=True):
         (tmp_path / name).mkdir()
         files.append(FileRows(write_jsonl(tmp_path / name / "rows.jsonl", some)))
-    report = import_source(ToolBench(), files, tmp_path / "out")
+    report = import_rows(ToolBench(), files, tmp_path / "out")
     assert (report.rows, report.traces, dict(report.drops)) == (4, 3, {"prefix_row": 1})
     turns = [text for t in read_traces(tmp_path / "out") for text in prefixes(t)]
     assert len(turns) == len(set(turns)) == 7
@@ -177,8 +177,8 @@ def test_branches_over_several_files(tmp_path: Path) -> None:
 
 def test_another_limit_needs_another_scan(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "rows.jsonl", bench_prefixes(LONG))
-    report = import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2)
+    report = import_rows(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2)
     assert (report.rows, report.traces) == (2, 1)
-    assert import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2).already_done == 2
+    assert import_rows(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2).already_done == 2
     with pytest.raises(UsageError, match="limit=2"):
-        import_source(ToolBench(), [FileRows(path)], tmp_path / "out")
+        import_rows(ToolBench(), [FileRows(path)], tmp_path / "out")

@@ -190,17 +190,20 @@ def _format_cell(value: Any) -> Any:
 def _make_schema() -> Any:
     import pyarrow as pa
 
+    text, number, yes_no = pa.string(), pa.int32(), pa.bool_()
     columns = {
-        pa.string(): "key id source raw_file action rule effect tool task group",
-        pa.int32(): "message_index raw_index state_version n_calls",
-        pa.int64(): "raw_row",
-        pa.float64(): "confidence",
-        pa.bool_(): "corrected failed",
-        pa.list_(pa.string()): "flags",
+        "key id source raw_file": text,
+        "raw_row": pa.int64(),
+        "message_index raw_index": number,
+        "action rule": text,
+        "confidence": pa.float64(),
+        "corrected": yes_no,
+        "effect": text,
+        "state_version": number,
+        "failed": yes_no,
+        "flags": pa.list_(text),
+        "tool": text,
+        "n_calls": number,
+        "task group": text,
     }
-    types = {name: kind for kind, names in columns.items() for name in names.split()}
-    order = (
-        "key id source raw_file raw_row message_index raw_index action rule confidence corrected effect state_version"
-        " failed flags tool n_calls task group"
-    )
-    return pa.schema([(name, types[name]) for name in order.split()])
+    return pa.schema([(name, kind) for names, kind in columns.items() for name in names.split()])

@@ -1,8 +1,8 @@
-"""Build a dataset of traces, and push it."""
+"""Build a dataset of traces, or stream its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,6 @@ from foretrace.core.places import make_local_path
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
-    from foretrace.dataset.push import PushReport
     from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import BuildSettings
     from foretrace.engines.engine import Engine
@@ -185,50 +184,3 @@ def load(
 
     folders = [make_local_path(each) for each in ([traces] if isinstance(traces, (str, Path)) else traces)]
     return RowStream(folders, config, split, checked)
-
-
-def push(
-    dataset: str | Path,
-    *,
-    org: str | None = None,
-    name: str | None = None,
-    repo: str | None = None,
-    revision: str | None = None,
-    private: bool = False,
-    dry_run: bool = False,
-    allow_undecided: bool = False,
-    token: str | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> PushReport:
-    """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub, or to one, `repo`.
-
-    Args:
-        dataset: What `foretrace build` wrote.
-        org: Organization or user on the Hub.
-        name: What the names of the repositories begin with; two datasets of one organization need two.
-        repo: OWNER/NAME of one repository for all configs, instead of an organization.
-        revision: Branch to push to, made if absent (default: main).
-        private: Make new repositories private.
-        dry_run: Say what would be sent, and send nothing; needs no token and no network.
-        allow_undecided: Push even if a gate had too few rows to decide.
-        token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
-
-    Raises:
-        UsageError: `org`, `name` or `repo` is not a valid name on the Hub.
-        PushError: no built dataset, traces of the demo model, a gate that does not pass, no access, or the Hub failed.
-    """
-    from foretrace.dataset.push import push as run
-
-    options: dict[str, Any] = {} if name is None else {"name": name}
-    return run(
-        make_local_path(dataset),
-        org,
-        **options,
-        repo=repo,
-        revision=revision,
-        private=private,
-        dry_run=dry_run,
-        allow_undecided=allow_undecided,
-        token=token,
-        progress=progress or (lambda line: None),
-    )

@@ -270,13 +270,8 @@ def predict(
     if model is not None:
         if folds is not None:
             raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
-        doing = f"predicting with {model}" if isinstance(model, str) else "predicting"
         return run_with_model(
-            model,
-            server,
-            lambda asked: predict_with_model(
-                dataset, asked, out, settings, asking, lambda done, total: report_to(doing, done, total)
-            ),
+            model, server, lambda asked: predict_with_model(dataset, asked, out, settings, asking, report_to)
         )
     for name in ModelSettings.__struct_fields__:
         if given[name] != getattr(ModelSettings(), name):
@@ -355,7 +350,7 @@ def verify(
         raise UsageError(Setting(server.list_settings_except()[0]), " is for ", Setting("model"))
     if (model is None) == (scores is None):
         raise UsageError("verify takes either ", Setting("model"), " or ", Setting("scores"))
-    asking = Asking(concurrency=concurrency, max_tokens=max_tokens)
+    asking, report_to = Asking(concurrency=concurrency, max_tokens=max_tokens), progress or ignore_progress
     allowed = {"allow_other_version": allow_other_version}
     if scores is not None:
         report = add_scores(predictions, dataset, out, make_local_path(scores), **allowed)
@@ -364,7 +359,7 @@ def verify(
         report = run_with_model(
             model,
             server,
-            lambda asked: verify_predictions(predictions, dataset, out, asked, asking, **allowed, progress=progress),
+            lambda asked: verify_predictions(predictions, dataset, out, asked, asking, **allowed, progress=report_to),
         )
     return msgspec.structs.replace(report, dataset=str(dataset))
 
@@ -393,5 +388,6 @@ def verify_pairs(
     dataset, out = make_local_path(dataset), make_local_path(out)
     check_suffix(out, ".jsonl")
     asking = Asking(concurrency=concurrency, max_tokens=max_tokens)
-    report = run_with_model(model, server, lambda asked: run(dataset, out, asked, asking, progress=progress))
+    report_to = progress or ignore_progress
+    report = run_with_model(model, server, lambda asked: run(dataset, out, asked, asking, progress=report_to))
     return msgspec.structs.replace(report, dataset=str(dataset), what="pairs")

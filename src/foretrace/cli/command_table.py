@@ -74,7 +74,7 @@ COMMANDS = {
             without="report_ready",
             hidden=f"{_SERVER} tokenizer samples temperature max_tokens",
         ),
-        Command("push", datasets.push, like=f"{_API}datasets:push", without="token"),
+        Command("push", datasets.push, like="foretrace.dataset.push:push", without="token"),
         Command("sources", traces.sources),
         Command("doctor", generate.doctor, hidden=f"{_SERVER} max_tokens"),
         Command("schema", traces.schema),

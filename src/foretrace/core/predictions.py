@@ -203,6 +203,9 @@ def read_origin(dataset: Path) -> dict[str, Any]:
         return {}
 
 
+_encode_target = msgspec.json.Encoder(order="deterministic").encode
+
+
 class CallValue(msgspec.Struct, frozen=True):
     """A call as a target has it."""
 
@@ -223,6 +226,11 @@ def make_target(row: Prediction) -> Target:
     """The guess in the form of a dataset's targets."""
     first, *more = [CallValue(call.tool, _read_arguments(call)) for call in row.calls] or [CallValue(None, {})]
     return Target(row.action, first.tool, first.arguments, more)
+
+
+def write_target(row: Prediction) -> str:
+    """The guess as the text of such a target."""
+    return _encode_target(make_target(row)).decode()
 
 
 def _read_arguments(call: PredictedCall) -> Any:
@@ -456,10 +464,10 @@ def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | Non
         guess = find_first_object(guess)
     if not isinstance(guess, dict) or not isinstance(guess.get("action"), str):
         return None, ()
-    return _replace_lone_surrogates(guess["action"]), read_calls(guess)
+    return _replace_lone_surrogates(guess["action"]), read_predicted_calls(guess)
 
 
-def read_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
+def read_predicted_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
     """The calls of a target's JSON object: its own, and those under `more`."""
     more = guess.get("more")
     found: list[PredictedCall] = []

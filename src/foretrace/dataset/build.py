@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Parts, Setting, UsageError, count_things
 from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.predictions import describe_origin
@@ -51,6 +50,7 @@ from foretrace.dataset.report import (
     DataFile,
     describe_build,
     describe_files,
+    is_dataset,
     make_manifest,
 )
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -112,16 +112,8 @@ def check_output(out: Path, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise BuildError(f"{out}: exists; choose another folder, or overwrite it with ", Setting("overwrite", True))
-    if not out.is_dir() or not _is_dataset(out):
+    if not out.is_dir() or not is_dataset(out):
         raise BuildError(f"{out}: is not a foretrace dataset, so it will not be overwritten")
-
-
-def _is_dataset(folder: Path) -> bool:
-    try:
-        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
-    except (OSError, msgspec.DecodeError, RecursionError):
-        return False
-    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
 
 
 @contextlib.contextmanager
@@ -167,7 +159,7 @@ class _Builder:
         self._progress = progress
         self._warnings: list[str] = []
         self._engine = engine
-        self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
+        self._corrections = settings.read_corrections()
         self._recipes = load_recipes(settings.recipes)
         self._configs = load_configs(settings.recipes)
         self._selected = [name for name, config in self._configs.items() if config.selector is not None]

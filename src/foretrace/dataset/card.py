@@ -314,7 +314,9 @@ def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
     if redacted := manifest.get("redacted"):
         lines.append(f"- taken out of the traces before they were written, by type: {_list_counts(redacted)}")
     lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in manifest.get("licenses", {}).items()]
-    told = f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:"
+    told = (
+        f"{counts['traces']} traces, {counts['assistant_messages']} assistant messages. Dropped, by config and reason:"
+    )
     lines += ["", told, ""]
     lines += [f"- {config}: {_list_counts(reasons) or 'none'}" for config, reasons in manifest["drops"].items()]
     settings = {name: _format_setting(name, value) for name, value in manifest["settings"].items()}

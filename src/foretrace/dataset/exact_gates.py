@@ -28,7 +28,7 @@ from foretrace.dataset.prompt_digests import (
     unpack_digests,
 )
 from foretrace.dataset.prompt_texts import has_target
-from foretrace.dataset.prompts import Prompts, count_lengths, count_message_tokens, make_instruction, make_token_counter
+from foretrace.dataset.prompts import Prompts, count_lengths, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
 from foretrace.dataset.report import BuildCounts, DataFile
 from foretrace.dataset.settings import SPLITS
@@ -84,7 +84,7 @@ class _ShardChecker:
         """The rows whose prompts are rendered again."""
         self._counter = make_token_counter(job.settings.tokenizer)
         instruction = make_instruction(job.settings.target)
-        self._count_tokens = functools.lru_cache(MAX_TEXTS)(lambda text: count_message_tokens(self._counter, text))
+        self._count_tokens = functools.lru_cache(MAX_TEXTS)(self._counter.count_message)
         self._has_target = functools.lru_cache(MAX_TEXTS)(lambda text: has_target(text.removeprefix(instruction)))
         self._is_rechecked = functools.cache(lambda task: is_rechecked(task, job.settings.seed, job.rechecked))
         self._configs = load_configs(job.settings.recipes)

@@ -23,7 +23,7 @@ from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.core.message_columns import MessageColumn, list_text_columns, open_column
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
-from foretrace.dataset.prompts import count_lengths, count_message_tokens, make_token_counter
+from foretrace.dataset.prompts import count_lengths, make_token_counter
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
 
@@ -310,8 +310,7 @@ def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: 
         for row in chosen:
             writer.add(row)
         writer.close()
-    counter = make_token_counter(settings.tokenizer)
-    count = functools.cache(lambda text: count_message_tokens(counter, text))
+    count = functools.cache(make_token_counter(settings.tokenizer).count_message)
     lengths = count_lengths(sum(count(text) for _, text in row.values["prompt"]) for row in chosen)
     return SelectionResult(len(chosen), pack_digests({digest_prompt(row.values["prompt"]) for row in chosen}), lengths)
 

@@ -8,14 +8,15 @@ nothing else. It depends only on the messages before the reply that is predicted
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from foretrace.actions.taxonomy import ActionType
+from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, Setting, UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Provenance, Task, ToolSpec, Trace
@@ -120,50 +121,38 @@ OWN_HEADING = "\n\n# The agent's own instructions\n\n"
 TOOLS_HEADING = "\n\n# The agent's tools\n\n"
 
 
-class TokenCounter(Protocol):
+class TokenCounter(msgspec.Struct, frozen=True):
     """Counts the tokens of texts."""
 
     method: str
+    """What it counts, for the manifest."""
+    count: Callable[[str], int]
 
-    def count(self, text: str) -> int:
-        """Tokens of the text."""
-        ...
-
-
-class ByteCounter:
-    """UTF-8 bytes / 3.5: needs no tokenizer, and is close for English and code."""
-
-    method = f"utf-8 bytes / {BYTES_PER_TOKEN}"
-
-    def count(self, text: str) -> int:
-        """Tokens of the text, rounded up."""
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        return -int(-size // BYTES_PER_TOKEN)
+    def count_message(self, text: str) -> int:
+        """Tokens of a message with this text."""
+        return self.count(text) + _PER_MESSAGE
 
 
-class TokenizerCounter:
-    """Tokens of a Hugging Face `tokenizer.json`."""
-
-    def __init__(self, path: str) -> None:
-        from tokenizers import Tokenizer
-
-        file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-        try:
-            self._tokenizer = Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises bare Exception
-            raise UsageError(f"{file}: is not a tokenizer.json: {error}") from None
-        from foretrace.core.digest import digest
-
-        self.method = f"tokenizer {digest(self._tokenizer.to_str())}"
-
-    def count(self, text: str) -> int:
-        """Tokens of the text, without special tokens."""
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+def _count_bytes(text: str) -> int:
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return -int(-size // BYTES_PER_TOKEN)
 
 
-def count_message_tokens(counter: TokenCounter, text: str) -> int:
-    """Tokens of a message with this text."""
-    return counter.count(text) + _PER_MESSAGE
+@lru_cache(maxsize=4)
+def make_token_counter(tokenizer: str | None) -> TokenCounter:
+    """The counter of a Hugging Face `tokenizer.json`, or of the folder that contains it, without special tokens; with
+    `None`, UTF-8 bytes / 3.5, which is close for English and code."""
+    if tokenizer is None:
+        return TokenCounter(f"utf-8 bytes / {BYTES_PER_TOKEN}", _count_bytes)
+    from tokenizers import Tokenizer
+
+    file = Path(tokenizer) / "tokenizer.json" if Path(tokenizer).is_dir() else Path(tokenizer)
+    try:
+        read = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception
+        raise UsageError(f"{file}: is not a tokenizer.json: {error}") from None
+    method = f"tokenizer {digest(read.to_str())}"
+    return TokenCounter(method, lambda text: len(read.encode(text, add_special_tokens=False).ids))
 
 
 TOKENS_PER_BIN = 256
@@ -173,12 +162,6 @@ TOKENS_PER_BIN = 256
 def count_lengths(tokens: Iterable[int]) -> Counter[int]:
     """Number of prompts by length in steps of `TOKENS_PER_BIN`."""
     return Counter(n // TOKENS_PER_BIN for n in tokens)
-
-
-@lru_cache(maxsize=4)
-def make_token_counter(tokenizer: str | None) -> TokenCounter:
-    """The counter that the setting names."""
-    return ByteCounter() if tokenizer is None else TokenizerCounter(tokenizer)
 
 
 @lru_cache(maxsize=8)
@@ -235,8 +218,7 @@ class Prompts:
         self._messages = messages
         self._body: list[ChatText] = [] if earlier is None else earlier._body
         """The messages of the history, one by one."""
-        room = max_tokens - self._head.cost
-        self._window = HistoryWindow(window, room) if earlier is None else earlier._window
+        self._window = HistoryWindow(window, max_tokens - self._head.cost) if earlier is None else earlier._window
         self._joined: dict[tuple[int, int], ChatText] = {} if earlier is None else earlier._joined
         """Turns of several messages, by their start and end in `_body`."""
         self._rendered: dict[int, list[ChatText]] = {}
@@ -256,7 +238,7 @@ class Prompts:
         share = self._max // 4 // max(1, len(messages) - start)
         task = [self._clip(make_shown_text(m), share) for m in messages[start:]]
         marks = [make_omission_mark(10**6), AGENT_GOES_ON, *([] if task else [AGENT_BEGINS])]
-        cost = sum(map(self._count_message_tokens, [system.content, *task, *marks]))
+        cost = sum(map(self._counter.count_message, [system.content, *task, *marks]))
         return _Head(given, system, task, cost, (own, own_part))
 
     def render(self, index: int) -> list[ChatText]:
@@ -348,7 +330,7 @@ class Prompts:
             text = frame_text(message, self._clip(make_shown_text(message), room))
             shown = ChatText(find_side(message), text)
             self._body.append(shown)
-            self._window.add(shown.role, self._count_message_tokens(text))
+            self._window.add(shown.role, self._counter.count_message(text))
 
     def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         """The agent's own system text and its tools, which share a quarter of the prompt. Tools that the system text
@@ -377,9 +359,6 @@ class Prompts:
             clipped[index] = self._clip(lines[index], share)
             limit -= min(sizes[index], share)
         return clipped
-
-    def _count_message_tokens(self, text: str) -> int:
-        return count_message_tokens(self._counter, text)
 
     def _clip(self, text: str, limit: int) -> str:
         """The text, or its beginning and end if it is longer than `limit` tokens; the same at every step."""

@@ -18,6 +18,7 @@ from foretrace.clean.scanner import TooSlowError
 from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError, PushError, Setting, UsageError, count_things, find_first_line
 from foretrace.core.files import compute_sha256
+from foretrace.core.places import make_local_path
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
@@ -108,44 +109,47 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
 
 
 def push(
-    dataset: Path,
-    org: str | None = None,
+    dataset: str | Path,
     *,
-    name: str = NAME,
+    org: str | None = None,
+    name: str | None = None,
     repo: str | None = None,
     revision: str | None = None,
     private: bool = False,
     dry_run: bool = False,
     allow_undecided: bool = False,
     token: str | None = None,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Callable[[str], None] | None = None,
 ) -> PushReport:
-    """Push a folder that `build` wrote to up to four dataset repositories of `org`, or all of it to `repo`.
+    """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub, or to one, `repo`.
 
     Each repository changes in one commit, so its readers see all of a push or nothing; an unchanged repository gets
-    none. The commit removes Parquet files of an earlier push that this dataset does not have. A dry run needs no token
-    and no network.
+    none. The commit removes Parquet files of an earlier push that this dataset does not have.
 
     Args:
-        dataset: The folder.
+        dataset: What `foretrace build` wrote.
         org: Organization or user on the Hub.
-        name: What the names of the repositories begin with: `ORG/NAME-proposer-sft` and so on. Two datasets of one
-            organization need two names, or the second replaces the first.
-        repo: `OWNER/NAME` of one repository that holds all configs, instead of `org`.
-        revision: Branch to push to, created if missing; by default `main`.
+        name: What the names of the repositories begin with; two datasets of one organization need two.
+        repo: OWNER/NAME of one repository for all configs, instead of an organization.
+        revision: Branch to push to, made if absent (default: main).
         private: Make new repositories private.
-        dry_run: Check everything, and send nothing.
-        allow_undecided: Push even if a gate could not decide.
-        token: By default from HF_TOKEN, then from the stored login, as in huggingface_hub.
+        dry_run: Say what would be sent, and send nothing; needs no token and no network.
+        allow_undecided: Push even if a gate had too few rows to decide.
+        token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
         progress: Called with each progress line.
+
+    Raises:
+        UsageError: `org`, `name` or `repo` is not a valid name on the Hub.
+        PushError: no built dataset, traces of the demo model, a gate that does not pass, no access, or the Hub failed.
     """
+    dataset, progress = make_local_path(dataset), progress or (lambda line: None)
     if (org is None) == (repo is None):
         raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))
-    if repo is not None and name != NAME:
+    if repo is not None and name not in (None, NAME):
         raise UsageError(Setting("name", name), " is for ", Setting("org"), ": ", Setting("repo"), " is a whole name")
     if revision is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", revision):
         raise UsageError(Setting("revision", revision), ": is not the name of a branch")
-    found = find_repositories()
+    found, name = find_repositories(), NAME if name is None else name
     if repo is None:
         held = {f"{org}/{name}-{ending}": configs for ending, configs in found.items()}
         _check_name(str(org), Setting("org", org), is_whole=False)

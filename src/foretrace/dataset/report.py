@@ -171,7 +171,7 @@ def make_manifest(
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
             "traces_unredacted": counts.unredacted,
-            "steps": counts.steps,
+            "assistant_messages": counts.steps,
             **({"traces_with_inferred_tools": counts.with_inferred_tools} if counts.with_inferred_tools else {}),
             **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
@@ -221,6 +221,15 @@ def _describe_settings(settings: BuildSettings, corrections: Corrections | None)
     if not settings.mistakes:
         del described["allow_unchecked"]
     return described
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether `build` wrote the folder."""
+    try:
+        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
 
 
 def describe_files(folder: Path, files: Iterable[DataFile]) -> dict[str, Any]:

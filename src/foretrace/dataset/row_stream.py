@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import ForetraceWarning, Setting, UsageError
 from foretrace.core.store import TraceStore
 from foretrace.dataset.demonstration import refuse_demo_traces
@@ -46,8 +45,7 @@ class RowStream:
             refuse_demo_traces(self._stores)
         self._split = split
         self._settings = settings
-        corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
-        self._jobs = make_jobs(self._stores, settings, corrections)
+        self._jobs = make_jobs(self._stores, settings, settings.read_corrections())
         self._held_out: Digests | None = None
         self._told: list[str] = []
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from foretrace.actions.corrections import read_corrections
+from foretrace.actions.corrections import Corrections, read_corrections
 from foretrace.core.errors import Setting, UsageError
 from foretrace.dataset.filters.benchmark_sets import parse_benchmark
 from foretrace.dataset.proposer_guesses import check_guess_file
@@ -76,8 +76,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def check(self) -> None:
         """Refuse unsupported settings before any work is done."""
         self._check_mistakes()
-        if self.corrections is not None:
-            read_corrections(Path(self.corrections))
+        self.read_corrections()
         self._check_filters()
         if self.max_context_tokens < 1024:
             raise UsageError(Setting("max_context_tokens", self.max_context_tokens), ": the smallest is 1024")
@@ -99,6 +98,10 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(Setting("eval_size"), " and ", Setting("pairs"), " cannot be negative")
         if self.pairs == 1:
             raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")
+
+    def read_corrections(self) -> Corrections | None:
+        """The corrections, if there are any."""
+        return None if self.corrections is None else read_corrections(Path(self.corrections))
 
     def _check_filters(self) -> None:
         names = [parse_benchmark(text).name for text in self.decontaminate]

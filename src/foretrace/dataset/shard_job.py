@@ -32,7 +32,6 @@ from foretrace.dataset.recipes.attempts import (
     Attempt,
     Mistake,
     TaskAttempts,
-    make_attempt,
     select_targets,
 )
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector, load_configs, load_recipes
@@ -177,7 +176,7 @@ def read_tasks(
                 counts.count_trace(trace)
             with contain_errors("prompts", trace.key):
                 known = labels.pop(trace.id, None)
-                attempt = make_attempt(trace, job.settings, counter, job.inferred_tools, job.corrections, known)
+                attempt = Attempt(trace, job.settings, counter, job.inferred_tools, job.corrections, known)
                 attempt.mistakes = job.mistakes.get(trace.key, {})
                 groups.setdefault(group, []).append(attempt)
         for group, attempts in sorted(groups.items()):

@@ -166,17 +166,12 @@ def select_traces(
 ) -> TraceSelection:
     """Let the filters decide, in turn, about the encoded results of `examine_trace`. They may fill the folder
     `scratch`."""
-    with sort_examined(examined, scratch) as left:
-        return _decide(filters, left)
-
-
-def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelection:
     described: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
 
-    def take(name: str, decision: Decision) -> ExaminedTraces:
+    def take(name: str, left: ExaminedTraces, decision: Decision) -> ExaminedTraces:
         kept, by_source = _leave_out(left, decision.left_out)
         left_out.update(dict.fromkeys(decision.left_out, name))
         merges.extend(decision.merged_groups)
@@ -190,17 +185,19 @@ def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelect
         }
         return kept
 
-    # Whether a trace may stay is unknown if a filter could not examine it.
-    if failed := {trace.key: INTERNAL_ERROR for trace in left if INTERNAL_ERROR in trace.findings}:
-        left = take(INTERNAL_ERROR, Decision(left_out=failed))
-    for each in filters:
-        left = take(each.name, each.decide(left))
+    with sort_examined(examined, scratch) as left:
+        # Whether a trace may stay is unknown if a filter could not examine it.
+        if failed := {trace.key: INTERNAL_ERROR for trace in left if INTERNAL_ERROR in trace.findings}:
+            left = take(INTERNAL_ERROR, left, Decision(left_out=failed))
+        for each in filters:
+            left = take(each.name, left, each.decide(left))
+        lacks_tools = not left or not all(trace.names_tools for trace in left)
     return TraceSelection(
         left_out=left_out,
         groups=merge_groups(merges),
         kept_together=kept_together,
         filters=described,
-        lacks_tools=not left or not all(trace.names_tools for trace in left),
+        lacks_tools=lacks_tools,
     )
 
 

@@ -2,7 +2,7 @@
 
 A call is read as JSON, then with raw control characters allowed, then by repair; each repair is recorded. The code is
 exactly that of the JSON: escapes are not guessed. A call that was cut off, or whose repaired code is not in the broken
-JSON, has `error` set and no code, and must not be executed.
+JSON, has `error` set and no arguments, and must not be executed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import ast
 import json
 import re
 from typing import Any
-
-import msgspec
 
 from foretrace.core.python_source import try_parse
 from foretrace.core.trace import ToolCall
@@ -45,29 +43,6 @@ _REST = r"""[\s}\],]*(?:["']\w+["']\s*:\s*["']?[\w.+-]*["']?[\s}\],]*)*[\s`]*\Z"
 """What may follow the code: members with plain values, and the end of the call."""
 
 
-class CodeCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call in a text, and its code."""
-
-    span: tuple[int, int]
-    """Start and end character offsets in the text, including tags."""
-    name: str = ""
-    arguments: str = "{}"
-    """JSON text of the arguments, verbatim if it was valid."""
-    repairs: tuple[str, ...] = ()
-    """Kinds of repair that were needed; empty for a valid call."""
-    error: str | None = None
-    """Why the call was refused, in one line for the model; `None` if it may be executed."""
-    code: str | None = None
-    """The code to execute; `None` if the call was refused."""
-
-    @property
-    def tool_call(self) -> ToolCall:
-        """The call as a record of a trace."""
-        return ToolCall(
-            name=self.name, arguments=self.arguments, span=self.span, repairs=self.repairs, error=self.error
-        )
-
-
 def parse_python(code: str) -> ast.Module | None:
     """Parse code; `None` if it is not Python, is blank or has more than `MAX_CODE` characters."""
     return try_parse(code) if code.strip() and len(code) <= MAX_CODE else None
@@ -83,8 +58,8 @@ def strip_fence(text: str) -> str:
     return inner[: closing.start()] if closing and closing["fence"].startswith(opening["fence"]) else inner
 
 
-def read_calls(text: str, *, truncated: bool) -> list[CodeCall]:
-    """Read all calls of a text, in order.
+def read_code_calls(text: str, *, truncated: bool) -> list[ToolCall]:
+    """Read all calls of a text, in order: each has a span, and either an error or arguments that hold `code`.
 
     After a call with an unclear end, all calls are refused: the apparent next call may be a string in the code of this
     one.
@@ -94,16 +69,16 @@ def read_calls(text: str, *, truncated: bool) -> list[CodeCall]:
         truncated: Whether the text was cut off at a limit; a last call without its closing tag is then refused. Do not
             set it after a stop sequence: the closing tag may have been the stop.
     """
-    calls: list[CodeCall] = []
+    calls: list[ToolCall] = []
     at, unclear = 0, False
     while opening := _OPENING.search(text, at):
         if unclear:
             span = _find_span(text, opening, opening.end())
-            call = CodeCall(span=span, error="comes after a call that has no clear end")
+            call = ToolCall(span=span, error="comes after a call that has no clear end")
         else:
             call, unclear = _read_call(text, opening, truncated)
         calls.append(call)
-        at = call.span[1]
+        _, at = call.span or (0, len(text))
     return calls
 
 
@@ -113,7 +88,7 @@ def _find_span(text: str, opening: re.Match[str], at: int) -> tuple[int, int]:
     return opening.start(), len(text) if tag is None else tag.end() if tag[1] else tag.start()
 
 
-def _read_call(text: str, opening: re.Match[str], truncated: bool) -> tuple[CodeCall, bool]:
+def _read_call(text: str, opening: re.Match[str], truncated: bool) -> tuple[ToolCall, bool]:
     """The call at a tag, and whether its end is unclear."""
     before = _BEFORE.match(text, opening.end())
     begin = before.end() if before else opening.end()
@@ -123,49 +98,49 @@ def _read_call(text: str, opening: re.Match[str], truncated: bool) -> tuple[Code
     is_closed = tag is not None and tag[1] == "/"
     span = _find_span(text, opening, begin if end is None else end)
     if tag is None and truncated:
-        return CodeCall(span=span, error="the call is cut off"), True
+        return ToolCall(span=span, error="the call is cut off"), True
     if end is not None:
         after = _AFTER.match(text, end)
         between = text[end : after.end() if after else end]
         if tag is not None and is_closed and end + len(between) < tag.start():
-            return CodeCall(span=span, error="text between the call's JSON and its closing tag"), True
+            return ToolCall(span=span, error="text between the call's JSON and its closing tag"), True
         repairs += ["json_repair"] * (is_closed and bool(between.strip().strip("`")))
         span = span if is_closed else (opening.start(), end)
     if end is None and is_closed and (later := _TAG.search(text, span[1])) is not None and later[1]:
-        return CodeCall(span=span, error="the call is not JSON"), True  # a string in its code may hold the first tag
+        return ToolCall(span=span, error="the call is not JSON"), True  # a string in its code may hold the first tag
     body = text[begin : end if end is not None else tag.start() if tag else len(text)]
     call = _read_body(body, text[slice(*span)], span, [*repairs, *([] if is_closed else ["missing_close_tag"])])
     return call, end is None and call.error is not None
 
 
-def _read_body(body: str, written: str, span: tuple[int, int], repairs: list[str]) -> CodeCall:
+def _read_body(body: str, written: str, span: tuple[int, int], repairs: list[str]) -> ToolCall:
     value, repair = _load(body)
     if not isinstance(value, (dict, list)):
-        return CodeCall(span=span, error="the call is not JSON")
+        return ToolCall(span=span, error="the call is not JSON")
     if len(_CODE_KEY.findall(body)) > 1:
-        return CodeCall(span=span, error="the call holds 'code' more than once")
+        return ToolCall(span=span, error="the call holds 'code' more than once")
     repairs += [repair] if repair else []
     name, arguments = _find_arguments(value, repairs)
     if arguments is None:
         many = isinstance(value, list) and len(value) > 1
         error = "one tag holds several calls" if many else "the call has no 'code' argument"
-        return CodeCall(span=span, name=name, error=error)
+        return ToolCall(span=span, name=name, error=error)
     code = arguments["code"]
     if repair == "json_repair" and not _stands_in(code, body):
-        return CodeCall(span=span, error="the call is not JSON")
+        return ToolCall(span=span, error="the call is not JSON")
     if _CONTROL.search(code):
-        return CodeCall(span=span, error="the code holds control characters: its backslashes are not escaped")
+        return ToolCall(span=span, error="the code holds control characters: its backslashes are not escaped")
     if (stripped := strip_fence(code)) != code:
         repairs.append("fence")
     if not stripped.strip():
-        return CodeCall(span=span, error="the code is empty")
+        return ToolCall(span=span, error="the code is empty")
     try:
         text = encode_json({**arguments, "code": stripped})
         text.encode()
     except (ValueError, RecursionError):  # NaN, infinity, or a lone surrogate
-        return CodeCall(span=span, error="the arguments are not JSON")
+        return ToolCall(span=span, error="the arguments are not JSON")
     text = text if repairs else TOOL_CALL_JSON.parse(written)[0].arguments
-    return CodeCall(span=span, name=name, arguments=text, repairs=tuple(dict.fromkeys(repairs)), code=stripped)
+    return ToolCall(span=span, name=name, arguments=text, repairs=tuple(dict.fromkeys(repairs)))
 
 
 def _load(text: str) -> tuple[Any, str]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from foretrace.encodings.code_calls import parse_python, read_calls, strip_fence
+from foretrace.encodings.code_calls import parse_python, read_code_calls, strip_fence
 
 BlockKind = Literal[
     "text", "think", "code", "verify", "wait", "plan", "action", "reflection", "result", "error", "hint", "answer"
@@ -150,8 +150,8 @@ class _Scanner:
 
     def __init__(self, text: str, *, fences_only: bool = False) -> None:
         self._text = text
-        calls = [] if fences_only or "<tool_call>" not in text else read_calls(text, truncated=False)
-        self._calls = [call.span for call in calls]
+        calls = [] if fences_only or "<tool_call>" not in text else read_code_calls(text, truncated=False)
+        self._calls = [call.span for call in calls if call.span]
         self.markers = [m for m in self._find_markers() if not fences_only or m.syntax == "fence"]
         self._starts = [m.start for m in self.markers]
         self._fences = dict(self._pair_fences())

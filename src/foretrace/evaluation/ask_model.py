@@ -13,6 +13,7 @@ import msgspec
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, Setting, UsageError
 from foretrace.core.files import describe_write_error, open_locked
+from foretrace.core.progress import ProgressFunc
 from foretrace.models.base import ChatModel
 from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
 from foretrace.models.token_meter import TokenMeter
@@ -143,18 +144,19 @@ async def ask_all(
     journal: AnswerJournal,
     *,
     concurrency: int | None,
+    doing: str,
+    progress: ProgressFunc,
     needs_logprobs: bool = False,
     read: Callable[[QuestionId, Completion], Answer] = make_answer,
-    report_answers: Callable[[int, int], None] = lambda done, total: None,
 ) -> TokenMeter:
     """Ask all questions that have no answer yet.
 
     Args:
         total: Number of questions.
         concurrency: Requests at a time; None finds out how many the server can take.
+        doing: What is going on, for `progress`, which is called with the number of answers so far.
         needs_logprobs: Refuse a server that gives no logprobs.
         read: Turns a completion into an answer.
-        report_answers: Called with the number of answers so far and `total`.
 
     Returns:
         The number of requests and tokens of this run.
@@ -204,7 +206,7 @@ async def ask_all(
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            report_answers(len(journal.answers), total)
+            progress(doing, len(journal.answers), total)
     finally:
         for task in running:
             task.cancel()

@@ -12,7 +12,7 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import PredictionError, Setting, find_first_line
 from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
-from foretrace.core.predictions import PredictedCall, digest_dataset, find_first_object, read_calls
+from foretrace.core.predictions import PredictedCall, digest_dataset, find_first_object, read_predicted_calls
 
 ACTIONS = [str(action) for action in ActionType]
 """Action types in the order of the datasets' `ClassLabel`."""
@@ -193,7 +193,7 @@ def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validatio
 def read_target_calls(text: str) -> tuple[PredictedCall, ...]:
     """All calls of a step, from its completion."""
     target = find_first_object(text)
-    return read_calls(target) if isinstance(target, dict) else ()
+    return read_predicted_calls(target) if isinstance(target, dict) else ()
 
 
 def read_columns(dataset: Path, config: str, split: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

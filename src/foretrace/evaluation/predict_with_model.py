@@ -6,7 +6,7 @@ import asyncio
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import Prediction, PredictionId, PredictionsHeader, read_guess
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all, make_answer
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows_of_kind
 from foretrace.evaluation.predict import Guessed, PredictReport, PredictSettings, start_header, write_guesses
@@ -52,14 +53,11 @@ async def predict_with_model(
     out: Path,
     settings: PredictSettings,
     model_settings: ModelSettings,
-    report_answers: Callable[[int, int], None] = lambda done, total: None,
+    progress: ProgressFunc = ignore_progress,
 ) -> PredictReport:
     """Ask a model what comes next at each row, and write its guesses.
 
     The answers are kept next to `out`, so repeating a killed call continues it and asks nothing twice.
-
-    Args:
-        report_answers: Called with the number of answers so far and the total.
 
     Raises:
         UsageError: a setting is invalid, such as logprobs from a server that gives none.
@@ -78,8 +76,9 @@ async def predict_with_model(
             len(rows) * model_settings.samples,
             journal,
             concurrency=model_settings.concurrency,
+            doing=f"predicting with {model.spec}",
+            progress=progress,
             needs_logprobs=model_settings.logprobs,
-            report_answers=report_answers,
         )
         guessed, lost = _rank_answers(rows, journal, settings, model_settings)
         report = write_guesses(out, header, guessed, times=settings.times)

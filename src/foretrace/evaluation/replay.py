@@ -64,21 +64,13 @@ class _Outcome(NamedTuple):
     def hits(self) -> int:
         return sum(launch.hit for launch in self.launches)
 
-    def sum_by_task(self) -> dict[str, tuple[float, float]]:
-        """By task, sorted: the seconds without guesses, and how many of them are saved."""
-        base, saved = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
-        for step, saved_s in self.steps:
-            base[step.task] += (step.model_s, step.tool_s)
-            saved[step.task].append(saved_s)
-        return {task: (math.fsum(base[task]), math.fsum(saved[task])) for task in sorted(base)}
+    def sum_by_task(self) -> dict[str, float]:
+        """Seconds saved by task."""
+        return _sum_by_name((step.task, saved_s) for step, saved_s in self.steps)
 
     def sum_by_call(self) -> dict[str, float]:
         """Seconds saved by call name; the calls of a step share its saving equally."""
-        saved = defaultdict[str, list[float]](list)
-        for step, saved_s in self.steps:
-            for name in step.names:
-                saved[name].append(saved_s / len(step.names))
-        return {name: math.fsum(each) for name, each in saved.items()}
+        return _sum_by_name((name, saved_s / len(step.names)) for step, saved_s in self.steps for name in step.names)
 
 
 class Replay:
@@ -131,9 +123,8 @@ class Replay:
         calling = [step for step in steps if step.call_s and step.guesses]
         eligible_hits = [step.foreseen for step in calling if step.effect in self._safe]
         outcome, oracle = self._simulate(settings.threshold), self._simulate(None, oracle=True)
-        by_task = outcome.sum_by_task()
-        base = [base_s for base_s, _ in by_task.values()]
-        base_s, saved_s = math.fsum(base), outcome.saved_s
+        base = _sum_by_name((step.task, seconds) for step in steps for seconds in (step.model_s, step.tool_s))
+        base_s, saved_s = math.fsum(base.values()), outcome.saved_s
         saving, perfect = (_measure_saving(each, base, settings.seed) for each in (outcome, oracle))
         coverage = plan.known_steps / plan.steps
         verdict = "known" if coverage >= MIN_COVERAGE else "unknown"
@@ -157,7 +148,7 @@ class Replay:
             wasted_s=outcome.wasted_s,
             tokens=self._count_tokens(),
             oracle=perfect,
-            per_task=self._measure_tasks(by_task),
+            per_task=self._measure_tasks(base, outcome.sum_by_task()),
             hit_rate=_find_mean([step.foreseen for step in calling]),
             eligible_hit_rate=_find_mean(eligible_hits),
             gate=self._gate,
@@ -183,38 +174,33 @@ class Replay:
         true calls as guesses and without a verifier."""
         outcome, verifier_s = _Outcome([], [], Counter()), 0.0 if oracle else self._settings.verifier_s or 0.0
         for run in self._plan.runs:
-            guessed = [self._list_own_calls(step) if oracle else self._choose_calls(step, threshold) for step in run]
-            steps = [
-                self._make_step(step, [call for call, _ in calls], foreseen=oracle or step.foreseen)
-                for step, calls in zip(run, guessed, strict=True)
-            ]
+            steps = [self._make_step(step, threshold, oracle=oracle) for step in run]
             done = simulate(steps, self._settings.ahead, verifier_s)
             outcome.steps.extend(zip(run, done.saved_s, strict=True))
             outcome.launches.extend(done.launches)
-            outcome.estimates.update(guessed[launch.step][launch.guess][1] for launch in done.launches)
+            outcome.estimates.update(steps[launch.step].guesses[launch.guess].estimate for launch in done.launches)
         return outcome
 
-    def _list_own_calls(self, step: PlannedStep) -> list[tuple[GuessedCall, str]]:
-        """The step's own calls, if they are safe, in the form of `_choose_calls`."""
+    def _list_own_calls(self, step: PlannedStep) -> list[GuessedCall]:
+        """The step's own calls, if they are safe."""
         own = enumerate(step.call_s) if step.effect in self._safe else ()
-        return [(GuessedCall(step.tool_s if s is None else s, (position,)), "") for position, s in own]
+        return [GuessedCall(step.tool_s if s is None else s, (position,)) for position, s in own]
 
-    def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[tuple[GuessedCall, str]]:
-        """The distinct calls of the guesses that may be launched, the best first, each with the key in `_MEDIANS`
-        of the median that its seconds come from, or an empty text. A guess is only launched if all its calls are
-        safe."""
+    def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[GuessedCall]:
+        """The distinct calls of the guesses that may be launched, the best first. A guess is only launched if all its
+        calls are safe."""
         calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
         for guess in step.guesses:
             if guess.effect in self._safe and self._reaches(guess, threshold):
                 for call in guess.calls:
                     calls.setdefault(call.key, call)
-        found: list[tuple[GuessedCall, str]] = []
+        found: list[GuessedCall] = []
         for call in calls.values():
             found_s, estimate = self._plan.medians.estimate(call.call) if call.seconds is None else (call.seconds, "")
-            found.append((GuessedCall(found_s, call.covers, call.written_s), estimate))
+            found.append(GuessedCall(found_s, call.covers, call.written_s, estimate))
         return found
 
-    def _make_step(self, step: PlannedStep, guesses: Sequence[GuessedCall], *, foreseen: bool) -> SimulatedStep:
+    def _make_step(self, step: PlannedStep, threshold: float | None, *, oracle: bool) -> SimulatedStep:
         latencies = (self._settings.guess_latency, step.proposer_s, GUESS_S)
         return SimulatedStep(
             model_s=step.model_s,
@@ -223,8 +209,8 @@ class Replay:
             eligible=step.effect in self._safe,
             state_version=step.state_version,
             proposer_s=next(each for each in latencies if each is not None),
-            guesses=tuple(guesses),
-            foreseen=foreseen,
+            guesses=tuple(self._list_own_calls(step) if oracle else self._choose_calls(step, threshold)),
+            foreseen=oracle or step.foreseen,
         )
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
@@ -271,13 +257,13 @@ class Replay:
             for number, step in enumerate(run, 1)
         )
 
-    def _measure_tasks(self, by_task: dict[str, tuple[float, float]]) -> TaskTimes:
-        attempts = self._plan.attempts
-        times = [(base / attempts[task], saved / attempts[task]) for task, (base, saved) in by_task.items()]
+    def _measure_tasks(self, base: dict[str, float], saved: dict[str, float]) -> TaskTimes:
+        base_s = [base[task] / self._plan.attempts[task] for task in base]
+        remaining_s = [(base[task] - saved[task]) / self._plan.attempts[task] for task in base]
         return TaskTimes(
-            base_s=_find_percentiles([base for base, _ in times]),
-            remaining_s=_find_percentiles([base - saved for base, saved in times]),
-            share=_find_percentiles([saved / base for base, saved in times]),
+            base_s=_find_percentiles(base_s),
+            remaining_s=_find_percentiles(remaining_s),
+            share=_find_percentiles([saved[task] / base[task] for task in base]),
         )
 
     def _explain_nothing(self, steps: Sequence[PlannedStep]) -> str:
@@ -335,13 +321,22 @@ def _choose_gate(predictions: PredictionsFile, threshold: float | None) -> Gate 
     return None
 
 
-def _measure_saving(outcome: _Outcome, base: Sequence[float], seed: int) -> Saving:
+def _measure_saving(outcome: _Outcome, base: dict[str, float], seed: int) -> Saving:
     """What an outcome saves of the base seconds of each task, with an interval over draws of tasks."""
-    by_task, base_s = outcome.sum_by_task(), math.fsum(base)
+    by_task, base_s = outcome.sum_by_task(), math.fsum(base.values())
     if not base_s:
         return Saving(saved_s=None, share=None, low=None, high=None)
-    ((low, high),) = Resamples([*by_task], seed).find_ratio_intervals([([s for _, s in by_task.values()], base)])
+    saved = [by_task[task] for task in base]
+    ((low, high),) = Resamples([*base], seed).find_ratio_intervals([(saved, [*base.values()])])
     return Saving(saved_s=outcome.saved_s, share=outcome.saved_s / base_s, low=low, high=high)
+
+
+def _sum_by_name(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The sum of each name's parts, sorted by name."""
+    found = defaultdict[str, list[float]](list)
+    for name, value in parts:
+        found[name].append(value)
+    return {name: math.fsum(found[name]) for name in sorted(found)}
 
 
 def _find_mean(values: Sequence[float]) -> float | None:

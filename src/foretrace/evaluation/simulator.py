@@ -27,6 +27,8 @@ class GuessedCall(NamedTuple):
     """Positions of the step's calls whose result it provides; empty for a wrong call."""
     written_s: float = 0.0
     """Seconds of the reply after which it can be guessed (for a call in a later part of the reply)."""
+    estimate: str = ""
+    """Of which calls its seconds are the median (`ToolMedians.estimate`); empty if they were recorded."""
 
 
 class SimulatedStep(NamedTuple):

@@ -21,13 +21,13 @@ from foretrace.core.predictions import (
     PredictionsHeader,
     digest_dataset,
     list_files,
-    make_target,
     read_json_lines,
     read_number,
     read_place,
     read_predictions,
     read_rank,
     write_predictions,
+    write_target,
 )
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
@@ -43,7 +43,6 @@ QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
 _WORD = re.compile(r"[^A-Za-z]*(yes|no)\b", re.IGNORECASE)
 _SIDES = ("chosen", "rejected")
 _SCORE_LINE = "score of a prediction"
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +95,7 @@ async def verify_predictions(
     asking: Asking,
     *,
     allow_other_version: bool = False,
-    progress: ProgressFunc | None = None,
+    progress: ProgressFunc = ignore_progress,
 ) -> VerifyReport:
     """Score each prediction with a model, and write all predictions with their scores. Answers of an earlier run of the
     same command are reused.
@@ -142,7 +141,7 @@ async def verify_predictions(
 
 
 async def verify_pairs(
-    dataset: Path, out: Path, model: ChatModel, asking: Asking, *, progress: ProgressFunc | None = None
+    dataset: Path, out: Path, model: ChatModel, asking: Asking, *, progress: ProgressFunc = ignore_progress
 ) -> VerifyReport:
     """Score both actions of each pair in the test split of `verifier`, and write the scores.
 
@@ -244,7 +243,7 @@ def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
 
 def make_guess_text(guess: Prediction, target: str) -> str:
     """A guess in the form of the dataset's targets, which is what a verifier was trained on."""
-    return _encode({"action": guess.action} if target == "type" else make_target(guess)).decode()
+    return msgspec.json.encode({"action": guess.action}).decode() if target == "type" else write_target(guess)
 
 
 def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
@@ -307,23 +306,23 @@ async def _ask(
     journal: AnswerJournal,
     asking: Asking,
     total: int,
-    progress: ProgressFunc | None,
+    progress: ProgressFunc,
 ) -> dict[str, float]:
     """Fill the journal with all answers, and summarise their seconds.
 
     Raises:
         PredictionError: no answer is a score; the journal is emptied.
     """
-    report = progress or ignore_progress
-    report("verifying", 0, total)
+    progress("verifying", 0, total)
     await ask_all(
         model,
         questions,
         total,
         journal,
         concurrency=asking.concurrency,
+        doing="verifying",
+        progress=progress,
         read=_make_answer,
-        report_answers=lambda done, total: report("verifying", done, total),
     )
     answers = [*journal.answers.values()]
     if answers and all(answer.score is None for answer in answers):

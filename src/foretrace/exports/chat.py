@@ -61,7 +61,7 @@ def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ..
     if message.reasoning is not None:
         row["reasoning_content"] = message.reasoning
     if _has_native_calls(message):
-        row["tool_calls"] = [make_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
+        row["tool_calls"] = [write_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
     if message.role == "tool":
         if len(answers) == 1:
             row["tool_call_id"] = answers[0]
@@ -93,7 +93,7 @@ def _has_native_calls(message: Message) -> bool:
     return bool(message.tool_calls) and not is_nameless
 
 
-def make_call(call: ToolCall, own: str) -> dict[str, Any]:
+def write_call(call: ToolCall, own: str) -> dict[str, Any]:
     """A call in the form of the chat API, with the id `own`."""
     raw = call.extra.get("raw")
     arguments = raw if call.error is not None and isinstance(raw, str) else call.arguments

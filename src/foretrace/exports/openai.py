@@ -13,7 +13,7 @@ import msgspec
 from foretrace.core.trace import Message, Part, Trace
 from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, list_parts
-from foretrace.exports.chat import make_call, make_text
+from foretrace.exports.chat import make_text, write_call
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import write_tools
 
@@ -81,7 +81,7 @@ def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = Fals
             if reasoning and message.reasoning:
                 made["reasoning_content"] = message.reasoning
             if index in ids:
-                made["tool_calls"] = [make_call(c, own) for c, own in zip(message.tool_calls, ids[index], strict=True)]
+                made["tool_calls"] = [write_call(c, own) for c, own in zip(message.tool_calls, ids[index], strict=True)]
             weight = _find_weight(message) if weights else None
             if weight is not None:
                 made["weight"] = weight

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from foretrace.core.trace import ToolSpec
-from foretrace.encodings.code_calls import CodeCall, parse_python, read_calls
+from foretrace.core.trace import ToolCall, ToolSpec
+from foretrace.encodings.code_calls import parse_python, read_code_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
 from foretrace.protocols.base import Act, ActKind, Handling, Reply, Result
 from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
 from foretrace.protocols.reply_reader import (
     CUT_ERROR,
-    EMPTY_ERROR,
     MAX_ACTS,
     TOO_MANY_ERROR,
     cut_hallucinated,
@@ -89,17 +89,18 @@ Nothing was run. Go on: call python, or close </think> and write the whole answe
         if not kept.strip():
             return Reply(text=kept, hallucinated=hallucinated)
         cut = cut and not hallucinated
-        calls = read_calls(kept, truncated=cut)
+        calls = read_code_calls(kept, truncated=cut)
         if calls and not cut and not hallucinated and not _is_closed(kept, calls[-1]):
             kept += _END
-            calls = read_calls(kept, truncated=False)
-        end = 0 if any(act.kind == "final" for act in before) else _find_thinking_end(kept, calls)
+            calls = read_code_calls(kept, truncated=False)
+        spans = [call.span for call in calls if call.span]
+        end = 0 if any(act.kind == "final" for act in before) else _find_thinking_end(kept, spans)
         acts: list[Act] = []
         at = 0
-        for call in calls[: MAX_ACTS + 1]:
-            acts += _make_thought(kept, at, min(call.span[0], end))
-            acts.append(_make_call(call, refuse=call in calls[MAX_ACTS:]))
-            at = call.span[1]
+        for (start, stop), call in [*zip(spans, calls, strict=True)][: MAX_ACTS + 1]:
+            acts += _make_thought(kept, at, min(start, end))
+            acts.append(_make_call(call, (start, stop), refuse=call in calls[MAX_ACTS:]))
+            at = stop
         if _THINK_END not in kept[:end] and end == len(kept) and _is_bare_answer(kept, calls, cut=cut):
             end = 0
         acts += _make_thought(kept, at, end)
@@ -115,21 +116,22 @@ Nothing was run. Go on: call python, or close </think> and write the whole answe
         return is_submitted(results)
 
 
-def _is_closed(text: str, call: CodeCall) -> bool:
+def _is_closed(text: str, last: ToolCall) -> bool:
     """Whether the last call has its closing tag, or is followed by something else."""
-    return text.endswith(_END, 0, call.span[1]) or bool(text[call.span[1] :].strip())
+    _, end = last.span or (0, 0)
+    return text.endswith(_END, 0, end) or bool(text[end:].strip())
 
 
-def _is_bare_answer(text: str, calls: Sequence[CodeCall], *, cut: bool) -> bool:
+def _is_bare_answer(text: str, calls: Sequence[ToolCall], *, cut: bool) -> bool:
     """Whether a text without think tags contains the answer, since not all models use the tags."""
     return not cut and not calls and "<think>" not in text and any(p.kind == "code" for p in split_reply(text))
 
 
-def _find_thinking_end(text: str, calls: Sequence[CodeCall]) -> int:
+def _find_thinking_end(text: str, calls: Sequence[tuple[int, int]]) -> int:
     """Where the thinking ends: after its closing tag outside of all calls, or at the end of the text."""
     at = text.find(_THINK_END)
     while at >= 0:
-        inside = next((call.span[1] for call in calls if call.span[0] <= at < call.span[1]), None)
+        inside = next((end for start, end in calls if start <= at < end), None)
         if inside is None:
             return at + len(_THINK_END)
         at = text.find(_THINK_END, inside)
@@ -141,16 +143,14 @@ def _make_thought(text: str, start: int, end: int) -> list[Act]:
     return [Act(kind="think", span=(start, end), text=words)] if is_thought(words) else []
 
 
-def _make_call(call: CodeCall, *, refuse: bool) -> Act:
+def _make_call(call: ToolCall, span: tuple[int, int], *, refuse: bool) -> Act:
     is_known = call.name.lower() in _PYTHON_TOOL_NAMES
     unknown = None if is_known else f"there is no tool {call.name!r}: the only one is python"
     error = TOO_MANY_ERROR if refuse else unknown or call.error
-    if error is None and not (call.code or "").strip():
-        error = EMPTY_ERROR
-    made = call.tool_call
     if error is not None:
-        return Act(kind="refused", span=call.span, error=error, repairs=call.repairs, call=made)
-    return Act(kind="code", span=call.span, code=call.code or "", handling="run", repairs=call.repairs, call=made)
+        return Act(kind="refused", span=span, error=error, repairs=call.repairs, call=call)
+    code = json.loads(call.arguments)["code"]
+    return Act(kind="code", span=span, code=code, handling="run", repairs=call.repairs, call=call)
 
 
 def _make_final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:

@@ -44,15 +44,6 @@ class RowLimits(msgspec.Struct, frozen=True):
     eval: int = 4_000
 
 
-def is_dataset(folder: Path) -> bool:
-    """Whether `build` wrote the folder."""
-    try:
-        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return False
-    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
-
-
 def read_result(path: Path) -> dict[str, Any]:
     """What `score` or `replay` wrote into a file: its `name`, the `kind`, and what was `found`."""
     try:

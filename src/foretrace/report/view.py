@@ -13,8 +13,9 @@ from foretrace.core.errors import ForetraceWarning, Setting, StoreError, UsageEr
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
+from foretrace.dataset.report import is_dataset
 from foretrace.dataset.tokenize import load_tokenizer
-from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
+from foretrace.report.dataset_page import RowLimits, write_dataset_page
 from foretrace.report.page import Page, SinglePage
 from foretrace.report.traces_page import name_folders, write_traces_page
 

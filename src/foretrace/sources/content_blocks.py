@@ -185,7 +185,7 @@ class Reply(NamedTuple):
     results: list[dict[str, Any]]
 
 
-def split_reply(content: Any, account: Account) -> Reply:
+def split_anthropic_reply(content: Any, account: Account) -> Reply:
     """A reply split into Anthropic's kinds of blocks, in any of their spellings."""
     texts, thoughts = list[str](), list[str]()
     parts, calls, results = list[Part](), list[ToolCall](), list[dict[str, Any]]()

@@ -25,7 +25,7 @@ class FoundTurns(NamedTuple):
     """What else is in those columns."""
 
 
-def make_call(name: Any, arguments: Any, call_id: Any = None) -> Row:
+def make_raw_call(name: Any, arguments: Any, call_id: Any = None) -> Row:
     """A call in OpenAI's form."""
     return {"id": call_id, "function": {"name": name, "arguments": arguments}}
 

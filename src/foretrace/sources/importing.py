@@ -41,7 +41,7 @@ class SourceInputs(NamedTuple):
     files: Sequence[Path] = ()
 
 
-def import_source(
+def import_rows(
     source: Source, inputs: Sequence[Rows], out: Path | str, *, limit: int | None = None, **options: Any
 ) -> ImportReport:
     """Import rows of `inputs`, read as `source`; see `import_inputs`."""

@@ -16,7 +16,7 @@ import msgspec
 
 from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
-from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_thought
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_raw_call, make_thought
 from foretrace.sources.json_values import (
     as_dict,
     as_list,
@@ -427,7 +427,7 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
             thought = get_dict(item, "metadata").get("cot")
             names = action.keys() - {"action_name", "action_type"}
             given = {name: value for name, value in action.items() if name in names and value not in ("", [], None)}
-            call = make_call(action["action_name"], given)
+            call = make_raw_call(action["action_name"], given)
             yield index, {"role": "assistant", "content": thought or "", "tool_calls": [call]}
             begun = True
         elif isinstance(item.get("axtree"), str):
@@ -464,7 +464,7 @@ def _find_steps(row: Row) -> FoundTurns | None:
         turns: Turns = [] if asked is None else [(None, {"role": "user", "content": row[asked]})]
         for index, (thought, made, result, _) in enumerate(steps):
             ids = [f"step_{index}.{n}" if n else f"step_{index}" for n in range(len(made))]
-            calls = [make_call(*call, own) for call, own in zip(made, ids, strict=True)]
+            calls = [make_raw_call(*call, own) for call, own in zip(made, ids, strict=True)]
             if calls or thought:
                 turns.append((index, {"role": "assistant", "content": thought, "tool_calls": calls}))
             if result is not None:

@@ -13,7 +13,7 @@ from foretrace.core.digest import digest
 from foretrace.core.trace import Author, Outcome, Parent, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
-from foretrace.sources.content_blocks import Reply, read_blocks, split_reply
+from foretrace.sources.content_blocks import Reply, read_blocks, split_anthropic_reply
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import finish_trace
 from foretrace.sources.injected_text import split_injected
@@ -89,7 +89,7 @@ class Session(Conversation):
 
     def add_blocks(self, role: str, content: Any, raw_index: int, **more: Any) -> None:
         """Add a message in blocks of Anthropic's kinds: results first, then what the person or the agent said."""
-        said = split_reply(content, self.account)
+        said = split_anthropic_reply(content, self.account)
         for block in said.results:
             text, parts = read_blocks(block.get("content"))
             failed = get_bool(block, "is_error")

@@ -69,19 +69,16 @@ class Taker:
             limit: Most results that are looked at.
             since: The date before which conversations are left out, as the user gave it.
         """
-        own, is_file = self.get_source(start.source), account is not None
-        records, counts, drops = account or Account(), TraceCounts(), Counter(start.drops)
-        seen, is_whole, left_out_since = 0 if is_file else start.rows, True, start.since
+        own, seen, is_whole, left_out_since = self.get_source(start.source), 0, True, start.since
+        drops, records, counts = Counter(start.drops), account, TraceCounts()
+        if records is None:
+            seen, records = start.rows, Account.from_dict(start.account)
+            counts = TraceCounts.from_dict(start.counts)
 
         def note(*, done: bool) -> Cursor:
-            all_records, all_counts = Account(), TraceCounts()
-            if not is_file:
-                all_records, all_counts = Account.from_dict(start.account), TraceCounts.from_dict(start.counts)
-            all_records.add(records)
-            all_counts.add(counts)
             cursor = msgspec.structs.replace(
                 start, rows=seen, drops=dict(sorted(drops.items())), since=left_out_since, done=done,
-                account=all_records.to_dict(), counts=all_counts.to_dict(),
+                account=records.to_dict(), counts=counts.to_dict(),
             )  # fmt: skip
             self.note_cursor(name, cursor)
             return cursor
@@ -97,22 +94,21 @@ class Taker:
                 self.count_known(1)
                 taken = None
             else:
-                taken = self._take(result, where, may_grow=is_file)
+                taken = self._take(result, where, may_grow=account is not None)
             if isinstance(taken, str):
                 drops[taken] += 1
                 own.drops[taken] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
                 own.counts.replace(taken, result.counts)
-            if not is_file and isinstance(taken, str):
-                records.drop(taken)
-            elif not is_file:
-                records.ignore(result.reason) if isinstance(result, Drop) else records.use()
+            for rows in (records, own.account) if account is None else ():
+                _account_for_row(rows, result, taken)
             if self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS:
                 note(done=False)
                 self.checkpoint()
         records.check()
-        own.account.add(records)
+        if account is not None:
+            own.account.add(account)
         return note(done=is_whole)
 
     def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | TraceCounts | None:
@@ -218,6 +214,16 @@ class Taker:
         """Seal the rest. If there is nothing to read, this makes an empty folder."""
         if self._changed or not self.writer.manifest.inputs:
             self.checkpoint()
+
+
+def _account_for_row(rows: Account, result: ConvertedTrace | Drop, taken: str | TraceCounts | None) -> None:
+    """Account for a row, given what `_take` returned."""
+    if isinstance(taken, str):
+        rows.drop(taken)
+    elif isinstance(result, Drop):
+        rows.ignore(result.reason)
+    else:
+        rows.use()
 
 
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretrace.sources.found_turns import Row, make_call, make_result, make_thought
+from foretrace.sources.found_turns import Row, make_raw_call, make_result, make_thought
 from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_text, get_value
 
 _SAID = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage"})
@@ -122,7 +122,7 @@ def _read_code(call: Any) -> Any:
     function = get_dict(call, "function")
     code = function.get("arguments")
     is_code = function.get("name") == "python_interpreter" and isinstance(code, str)
-    return make_call(function["name"], {"code": code}, call.get("id")) if is_code else call
+    return make_raw_call(function["name"], {"code": code}, call.get("id")) if is_code else call
 
 
 def get_speaker(item: Row) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.content_blocks import read_block
-from foretrace.sources.found_turns import Row, make_call, make_result
+from foretrace.sources.found_turns import Row, make_raw_call, make_result
 from foretrace.sources.json_values import as_dicts, get_dict, get_text, get_value
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
@@ -193,7 +193,7 @@ def _read_response_item(item: Row, kind: str) -> Iterator[Row]:
     is_text = isinstance(given, str) and not isinstance(item.get("arguments"), str)
     if is_text or kind == "custom_tool_call" or not isinstance(given, (str, dict)):
         given = {"input": given}
-    call = make_call(item.get("name") or kind.removesuffix("_call"), given, item.get("call_id") or item.get("id"))
+    call = make_raw_call(item.get("name") or kind.removesuffix("_call"), given, item.get("call_id") or item.get("id"))
     yield {"role": "assistant", "content": "", "tool_calls": [call], "is_item_call": True}
     result = item.get("output") if kind == "mcp_call" else item.get("results")
     if result is not None:
@@ -240,7 +240,7 @@ def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
     for block in content:
         kind = get_text(block, "type")
         if kind in ("tool_use", "server_tool_use"):
-            calls.append(make_call(block.get("name"), block.get("input"), block.get("id")))
+            calls.append(make_raw_call(block.get("name"), block.get("input"), block.get("id")))
         elif kind == "thinking":
             thoughts.append(get_text(block, "thinking"))
         elif kind == "tool_result":

@@ -11,7 +11,7 @@ from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Trace
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompts import make_token_counter
-from foretrace.dataset.recipes.attempts import TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, select_targets
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.settings import BuildSettings
 
@@ -41,7 +41,7 @@ def guess(rank: int, command: str | None, action: str = "file_read", arguments: 
 def search(step: int, *guesses: Prediction, traces: tuple[Trace, ...] = (ONE,)) -> MistakeSearch:
     settings = BuildSettings(outcomes="not_failed")
     counter = make_token_counter(None)
-    attempts = [make_attempt(each, settings, counter, InferredTools(), None) for each in traces]
+    attempts = [Attempt(each, settings, counter, InferredTools(), None) for each in traces]
     select_targets(attempts)
     found = MistakeSearch()
     found.search(TaskAttempts(attempts, "train", settings, found.drops), {"one": {step: guesses}})

@@ -208,8 +208,7 @@ def push(output: Output, dataset: Path, **settings: Any) -> None:
 
 
 def _push(output: Output, dataset: Path, **settings: Any) -> PushReport:
-    from foretrace.api.datasets import push
-    from foretrace.dataset.push import find_unpushed_configs
+    from foretrace.dataset.push import find_unpushed_configs, push
 
     output.interrupt_message = (
         "interrupted; repositories that were pushed are whole, the same command goes on with the others"

@@ -48,8 +48,7 @@ def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -
         output.print()
         output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {count_things(mistakes['pairs'], 'pair')}")
     filters: dict[str, dict[str, Any]] = manifest.get("filters", {})
-    counts: dict[str, Any] = manifest.get("counts", {})
-    _show_counts(output, "counts", {"assistant messages" if k == "steps" else k: v for k, v in counts.items()})
+    _show_counts(output, "counts", manifest.get("counts", {}))
     for kind in ("tasks", "attempts"):
         figures: dict[str, Any] = filters.get("copies", {}).get(kind, {"copies": 0})
         if figures["copies"]:

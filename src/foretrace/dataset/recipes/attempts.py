@@ -95,21 +95,32 @@ def make_outcome_values(outcome: Outcome, settings: BuildSettings) -> dict[str, 
 
 
 class Attempt:
-    """One labelled trace, with its prompts."""
+    """One labelled trace, with its prompts. They show inferred tools if the source does not list any.
+
+    Args:
+        trace: The trace.
+        settings: Of the build.
+        counter: Counts the tokens of prompts.
+        inferred_tools: Of all train groups.
+        corrections: Actions that override the labels.
+        labels: The labels of the trace, if the caller has them.
+    """
 
     def __init__(
         self,
         trace: Trace,
-        labels: list[StepLabel],
-        prompts: Prompts,
         settings: BuildSettings,
-        *,
-        has_inferred_tools: bool = False,
+        counter: TokenCounter,
+        inferred_tools: InferredTools,
+        corrections: Corrections | None,
+        labels: list[StepLabel] | None = None,
     ) -> None:
+        labels = label_trace(trace) if labels is None else labels
+        offered = inferred_tools.offer(trace)
         self.trace = trace
-        self.labels = labels
-        self.prompts = prompts
-        self.has_inferred_tools = has_inferred_tools
+        self.labels = labels if corrections is None else corrections.apply(trace, labels)
+        self.prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter, settings.window)
+        self.has_inferred_tools = offered is not trace
         """Whether the prompts show inferred tools."""
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
@@ -200,24 +211,6 @@ class Attempt:
             "license": trace.provenance.license or "unknown",
             **make_outcome_values(trace.outcome, self._settings),
         }
-
-
-def make_attempt(
-    trace: Trace,
-    settings: BuildSettings,
-    counter: TokenCounter,
-    inferred_tools: InferredTools,
-    corrections: Corrections | None,
-    labels: list[StepLabel] | None = None,
-) -> Attempt:
-    """Label a trace, unless the caller has its labels, and prepare its prompts. They show inferred tools if the source
-    does not list any; the actions of `corrections` override the labels."""
-    labels = label_trace(trace) if labels is None else labels
-    if corrections is not None:
-        labels = corrections.apply(trace, labels)
-    offered = inferred_tools.offer(trace)
-    prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter, settings.window)
-    return Attempt(trace, labels, prompts, settings, has_inferred_tools=offered is not trace)
 
 
 def select_targets(attempts: Sequence[Attempt]) -> None:

@@ -15,9 +15,8 @@ import msgspec
 from foretrace.actions.label_steps import classify_calls
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.digest import digest
-from foretrace.core.predictions import Prediction
+from foretrace.core.predictions import Prediction, write_target
 from foretrace.core.trace import Message, ToolCall
-from foretrace.dataset.prompt_texts import make_target_text
 from foretrace.dataset.recipes.attempts import ActionKey, Mistake, Target, TaskAttempts, make_action_key
 from foretrace.dataset.recipes.mirrored_pairs import AcceptedActions, Quota
 from foretrace.dataset.recipes.proposer import CONFIG
@@ -115,7 +114,7 @@ def _find_mistakes_at(
     for place, (guess, message, key) in enumerate(zip(guesses, messages, keys, strict=True)):
         if message is None or key is None or place in places:
             continue
-        text = make_guess_text(guess, message)
+        text = write_target(guess)
         if why := _find_refusal(target, message, key, accepted):
             task.drops[f"proposer_{why}"] += 1
         elif (prompt, text) not in done:
@@ -140,11 +139,6 @@ def read_guess_message(guess: Prediction) -> Message | None:
     readable = all(isinstance(try_decode(call.arguments), dict) for call in guess.calls)
     calls = tuple(ToolCall(name=call.tool, arguments=call.arguments) for call in guess.calls)
     return Message(role="assistant", author="model", tool_calls=calls) if readable else None
-
-
-def make_guess_text(guess: Prediction, message: Message) -> str:
-    """The guess as the text of a target."""
-    return make_target_text(message, ActionType(str(guess.action)), "call")
 
 
 def _is_right(target: Target, guess: Prediction, key: ActionKey) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.core.digest import digest, hash_fraction
+from foretrace.core.predictions import write_target
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
 from foretrace.dataset.recipes.attempts import (
     ActionKey,
@@ -30,7 +31,7 @@ from foretrace.dataset.recipes.mirrored_pairs import (
     are_same_targets,
     find_mirrored_pairs,
 )
-from foretrace.dataset.recipes.proposer_mistakes import FAMILY, make_guess_text, read_guess_message
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY
 from foretrace.dataset.settings import BuildSettings
 
 
@@ -206,8 +207,8 @@ class Verifier:
             yield from _make_rows(chosen, _read_wrong(rejected), "sibling", "weak", pair, task.settings)
         for chosen in (target for attempt in wanted for target in attempt.targets):
             mistake = chosen.attempt.mistakes.get(chosen.index)
-            if mistake is not None and (message := read_guess_message(mistake.guess)) is not None:
-                wrong = _WrongAnswer(make_guess_text(mistake.guess, message), str(mistake.guess.action), Outcome())
+            if mistake is not None:
+                wrong = _WrongAnswer(write_target(mistake.guess), str(mistake.guess.action), Outcome())
                 yield from _make_rows(chosen, wrong, FAMILY, "weak", mistake.pair, task.settings)
 
 

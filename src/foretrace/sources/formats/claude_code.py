@@ -15,7 +15,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document, read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.content_blocks import read_blocks, split_reply
+from foretrace.sources.content_blocks import read_blocks, split_anthropic_reply
 from foretrace.sources.conversation import make_call, read_time
 from foretrace.sources.json_values import decode_json, get_bool, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
@@ -300,7 +300,7 @@ class _Talk(Session):
             self.account.ignore("synthetic message")
             return
         self.use(line.record, "message")
-        said = split_reply(message["content"], self.account)
+        said = split_anthropic_reply(message["content"], self.account)
         # Every line of a reply has the usage so far, and at least the last one is complete.
         known = self._usage.get(line.message_id, {})
         usage = {name: n for name in _USAGE if isinstance(n := get_dict(message, "usage").get(name), int)}

@@ -11,7 +11,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.content_blocks import read_blocks, split_reply
+from foretrace.sources.content_blocks import read_blocks, split_anthropic_reply
 from foretrace.sources.conversation import read_time
 from foretrace.sources.json_values import get_bool, get_dict, get_number, get_text
 from foretrace.sources.sessions import NO_TYPE, Session, find_main_line
@@ -124,7 +124,7 @@ def _add_reply(session: Session, number: int, record: dict[str, Any], at: float 
         extra["inherited"] = True
     # The message's own stamp is the start of the reply; the entry's stamp is its end.
     began = read_time(message.get("timestamp"))
-    said = split_reply(content, session.account)
+    said = split_anthropic_reply(content, session.account)
     session.add_reply(said, number, at=at, began=began, extra=extra, train=False if inherited else None)
 
 
