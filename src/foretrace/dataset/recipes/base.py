@@ -151,7 +151,13 @@ class Config:
     """Whether references are scored on its rows. Their figures then go to its repository on the Hub."""
 
     def make_row(self, values: dict[str, Any]) -> Row:
-        """A row with these values, made by a recipe or read back."""
+        """A row with these values, made by a recipe or read back.
+
+        Raises:
+            ValueError: a column has no value.
+        """
+        if lacking := self.columns.keys() - values.keys():
+            raise ValueError(f"a row of the config {self.name} has no value for {', '.join(sorted(lacking))}")
         return Row(self.name, values["key"], values["step"], self.salt(values) if self.salt else "", values)
 
 
