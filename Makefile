@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all the set-up there is.
+# `make demo` and `make test` are the only set-up you need.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check

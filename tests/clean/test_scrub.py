@@ -42,5 +42,5 @@ def test_the_copy_is_clean_and_the_folder_as_it_was(tmp_path: Path) -> None:
 
 def test_a_folder_is_not_scrubbed_into_itself(tmp_path: Path) -> None:
     write_traces([make_trace(1)], tmp_path / "t")
-    with pytest.raises(UsageError, match="name another one"):
+    with pytest.raises(UsageError, match="choose another one"):
         scrub(tmp_path / "t", tmp_path / "t", Redactor())

@@ -70,7 +70,7 @@ def test_a_table_a_folder_and_the_probe(run: Run, setting: list[str]) -> None:
     result = run("generate", *setting)
     assert result.code == 0, result.err
     for line in (
-        "attempts       3 = 0 already there + 0 left out before + 3 done now + 0 not begun",
+        "attempts       3 = 0 already there + 0 filtered out + 3 done now + 0 not started",
         "success        66.7% of 3",
         "mean reward    0.3333",
         "recovered      50.0% of those that erred",

@@ -47,8 +47,8 @@ def test_one_sentence_says_what_is_saved(run: Run, timed: Path, guesses: Path) -
         "a perfect predictor would have saved 12 % [12, 12]"
     )
     assert second == (
-        "run early: 12 calls, 4 used, 8 not; held back as not safe: 4 guesses; 12 s of tools "
-        "for nothing, 2 s for each second saved"
+        "run early: 12 calls, 4 used, 8 not; held back as not safe: 4 guesses; 12 s of tool time "
+        "wasted, 2 s for each second saved"
     )
     assert third == (
         "4 traces of 4 tasks; times are known of 80 % of 20 steps with a prediction; the first guess is right at 50 % "

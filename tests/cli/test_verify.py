@@ -32,7 +32,7 @@ def test_verify_then_score(run: Run, sample_dataset: Path, predictions: Path, ju
     shown = run("verify", predictions, sample_dataset, "--model", judge, "--out", out, "--quiet")
     assert (shown.code, shown.err) == (0, "")
     number = predictions.read_text().count("\n")
-    assert shown.out.startswith(f"{judge} scored {number} predictions: {number} scores\n{number} 1 or 0 for want of ")
+    assert shown.out.startswith(f"{judge} scored {number} predictions: {number} scores\n{number} scores are 1 or ")
     assert shown.out.endswith(f"next: foretrace score {out} {sample_dataset}\n")
     scored = run("score", out, sample_dataset, "--quiet")
     assert f"verifier {judge}" in scored.out and "AUROC of its scores -" in scored.out, "all guesses are right"

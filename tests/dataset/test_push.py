@@ -298,8 +298,8 @@ def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     done = push(dataset, org="acme")
     assert all(p.commit is None for p in dry)
-    assert "is not there yet would be public" in str(dry)
-    assert "is not there yet would be private" in str(push(dataset, org="acme", dry_run=True, private=True))
+    assert "new repositories would be public" in str(dry)
+    assert "new repositories would be private" in str(push(dataset, org="acme", dry_run=True, private=True))
     same = [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in dry]
     assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
 

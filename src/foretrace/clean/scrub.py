@@ -45,7 +45,7 @@ def scrub(traces: Path, out: Path, redactor: Redactor, progress: ProgressFunc = 
         StoreError: one of the folders cannot be read or written.
     """
     if out.resolve() == traces.resolve():
-        raise UsageError(f"{out}: is the folder that is read; name another one")
+        raise UsageError(f"{out}: is the input folder; choose another one for the output")
     store = TraceStore(traces)
     total = len(store.read_columns("key"))
     counts: Counter[str] = Counter()

@@ -247,7 +247,7 @@ class _Builder:
         if found:
             self._warnings.append(
                 f"{' and '.join(found)}: figures on so few say little; add traces of other repositories or tasks, or "
-                "give these splits a larger share, as in split=0.6/0.2/0.2"
+                "give these splits a larger share"
             )
 
     def _move_files(self, configs: Mapping[str, Any]) -> None:

@@ -123,11 +123,11 @@ def _write_title(manifest: Mapping[str, Any], configs: Sequence[Config], place: 
     return (
         f"# Next actions of tool-using agents\n\n{warning}"
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
-        "prompts that show nothing of what follows.\n\n"
+        "prompts that show only the past.\n\n"
         f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{place}", "{first}")\n```\n\n'
         "That writes a cache of about 33 times the files. With little disk, add `streaming=True`: it needs none. "
-        "Who has the traces needs no dataset either: `foretrace.load(traces, config, split)` renders the same rows "
-        "from them, one by one.\n\n"
+        "If you have the traces, you do not need the files: `foretrace.load(traces, config, split)` renders the same "
+        "rows one by one.\n\n"
         "TRL's trainers cut or drop rows beyond their `max_length`, 1024 unless told otherwise: prompts here may have "
         f"{longest} tokens, so set it.\n"
     )

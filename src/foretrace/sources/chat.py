@@ -96,7 +96,7 @@ class Chat:
         self.settings = " ".join([*settings, *([f"call_pattern={call_pattern}"] if call_pattern else [])])
 
     def recognize(self, head: FileHead) -> str | None:
-        """By a column, or several, that hold a conversation with an agent in it."""
+        """By one or more columns that hold the conversation of an agent."""
         refused: str | None = None
         for row in head.rows:
             try:

@@ -143,7 +143,7 @@ def show_pushed(output: Output, pushed: PushReport) -> None:
     output.print_table(("repository", "rows", "files", "bytes", "what"), rows)
     if any(one.commit is None for one in pushed):
         visibility = "private" if pushed[0].private else "public, unless its owner's settings on the Hub say private"
-        output.print(f"a repository that is not there yet would be {visibility}")
+        output.print(f"new repositories would be {visibility}")
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:

@@ -114,8 +114,8 @@ def _list_report(report: GenerateReport, out: Path | None, dropped: int) -> list
         return None if value is None else f"{value:.1%} of {counts.judged:,}"
 
     attempts = (
-        f"{counts.asked:,} = {counts.already_done:,} already there + {counts.filtered:,} left out before "
-        f"+ {counts.done:,} done now + {counts.remaining:,} not begun"
+        f"{counts.asked:,} = {counts.already_done:,} already there + {counts.filtered:,} filtered out "
+        f"+ {counts.done:,} done now + {counts.remaining:,} not started"
     )
     rows: list[tuple[str, Cell]] = [
         ("model", report.model),
@@ -126,7 +126,7 @@ def _list_report(report: GenerateReport, out: Path | None, dropped: int) -> list
     if counts.done:
         estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
         parts = f"{counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools"
-        recovered = "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred"
+        recovered = "no attempt erred" if report.recovery is None else f"{report.recovery:.1%} of those that erred"
         rows += [
             ("success", share(report.success)),
             ("ideal", share(report.ideal)),

@@ -148,7 +148,7 @@ def _describe_calibration(calibration: Calibration) -> str:
     best = next((row for row in calibration.coverage if row.coverage), None)
     if best is None:
         risk = write_share(calibration.coverage[-1].risk)
-        return f"{text}; even of the most confident guesses {risk} or more are wrong"
+        return f"{text}; even among the most confident guesses, {risk} or more are wrong"
     share = f"{write_share(best.coverage)} of {calibration.n:,} guesses"
     return f"{text}; of the most confident {share}, at most {write_share(best.risk)} are wrong"
 
@@ -278,7 +278,7 @@ def show_verified(output: Output, report: VerifyReport) -> None:
         "without an action, not scored": report.no_action,
         "for steps that the dataset does not have, not scored": report.unknown,
         "answers neither yes nor no, not scored": report.unreadable,
-        "1 or 0 for want of logprobs": report.without_logprobs,
+        "scores are 1 or 0, since the model gave no logprobs": report.without_logprobs,
         "predictions without a score": report.missing,
         "scores for predictions that are not there": report.unused,
         **{f"requests failed ({kind}), not scored": count for kind, count in report.failed.items()},

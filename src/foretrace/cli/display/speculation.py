@@ -29,7 +29,7 @@ _LONGEST = 3
 _HELD_BY = {
     "pure": "pure: only reads",
     "forkable": "forkable: tests, builds, edits, in a fork",
-    "none": "none: never early",
+    "none": "none: never run early",
 }
 _EFFECT_ROWS, _PATTERNS = 30, 5
 """Most rows of a table of effects that are shown, and most patterns of one tool; the file has all."""
@@ -150,7 +150,7 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
     )
     output.print()
     output.print_table(
-        ("what can take it back", "steps", "tools", "saves at most", "of the time"),
+        ("how it can be undone", "steps", "tools", "saves at most", "of the time"),
         [
             (
                 _HELD_BY[each.name],
@@ -233,7 +233,7 @@ def _describe_guesses(report: ReplayReport) -> Iterator[str]:
     text = f"run early: {early}, {report.hits:,} used, {report.launched - report.hits:,} not"
     held_back = f"; held back as not safe: {refused}" if report.refused else ""
     waste = f", {report.wasted_s / report.saved_s:.2g} s for each second saved" if report.saved_s else ""
-    yield f"{text}{stale}{held_back}; {write_time(report.wasted_s)} of tools for nothing{waste}"
+    yield f"{text}{stale}{held_back}; {write_time(report.wasted_s)} of tool time wasted{waste}"
     text = (
         f"{count_things(report.traces, 'trace')} of {count_things(report.tasks, 'task')}; times are known of "
         f"{write_share(report.coverage)} of {count_things(report.steps, 'step')} with a prediction"

@@ -1,4 +1,4 @@
-"""Sessions of Codex: ~/.codex/sessions/**/rollout-*.jsonl and .jsonl.zst, in all their vocabularies."""
+"""Sessions of Codex: ~/.codex/sessions/**/rollout-*.jsonl and .jsonl.zst, in every version of the format."""
 
 from __future__ import annotations
 
