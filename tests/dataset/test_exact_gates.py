@@ -95,8 +95,8 @@ def test_large_builds_render_a_sample_again(traces: Path, tmp_path: Path, monkey
 
 
 def change_prompts(change: Callable[[Prompts, int, list[ChatText]], list[ChatText]]) -> Callable[[Any], None]:
-    honest = Prompts._render
-    return lambda patch: patch.setattr(Prompts, "_render", lambda self, i: change(self, i, honest(self, i)))
+    honest = Prompts.render
+    return lambda patch: patch.setattr(Prompts, "render", lambda self, i: change(self, i, honest(self, i)))
 
 
 def change_head(change: Callable[[Prompts, Any], None]) -> Callable[[Any], None]:
@@ -112,7 +112,8 @@ def change_head(change: Callable[[Prompts, Any], None]) -> Callable[[Any], None]
 
 def tell_outcome(self: Prompts, trace: Any) -> None:
     if trace.outcome.success:
-        self._head = self._head._replace(task=[self._head.task[0] + " ", *self._head.task[1:]])
+        head = self._whole.head
+        self._whole.head = head._replace(task=[head.task[0] + " ", *head.task[1:]])
 
 
 RENDERERS: dict[str, Callable[[Any], None]] = {

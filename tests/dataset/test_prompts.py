@@ -197,14 +197,32 @@ def test_output_that_looks_like_a_mark_of_ours_is_shown_as_it_is(text: str) -> N
 
 @given(any_traces(), windows)
 def test_a_turn_is_one_object_in_every_prompt(one: Trace, window: Window) -> None:
-    """Clipping does not depend on the step: what is shared between prompts is stored once."""
+    """What is shared between prompts is stored once, whole and cut."""
     made = prompts(one, window=window)
+    assert len({id(made.render(step)[0]) for step in steps(one)}) <= 2
     for step, later in pairwise(steps(one)):
         done, after = made.render(step), made.render(later)
-        assert done[0] is after[0]
-        if made.find_shown(step).start == made.find_shown(later).start:
+        if done[0] is after[0] and made.find_shown(step).start == made.find_shown(later).start:
             # The last turn of the agent may go on, and what closes the prompt with it.
             assert all(one is other for one, other in zip(done[2:-2], after[2:], strict=False))
+
+
+@given(any_traces(), windows)
+def test_nothing_is_cut_where_everything_has_room(one: Trace, window: Window) -> None:
+    made, unlimited, counter = prompts(one, window=window), prompts(one, most=10**9), make_token_counter(None)
+    for step in steps(one):
+        whole = unlimited.render(step)
+        tokens = sum(counter.count_message(message.content) for message in whole)
+        assert made.render(step) == whole or tokens > MOST - 60, "60 tokens are reserved for marks"
+
+
+def test_an_output_is_whole_until_the_history_is_full_and_cut_from_then_on() -> None:
+    long = "x" * (MOST * 7 // 4)
+    one = trace("k", user("x"), runs("cat a"), seen(long), runs("ls"), seen(long), runs("cat a"), says("end"))
+    made = prompts(one)
+    assert long in made.render(3)[-1].content and made.shows_whole(3, 1)
+    assert long not in made.render(5)[3].content and "characters left out" in made.render(5)[3].content
+    assert 1 in made.find_shown(5) and not made.shows_whole(5, 1) and not made.shows_whole(3, 3)
 
 
 def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
@@ -328,10 +346,10 @@ def test_descriptions_are_cut_before_names_and_types() -> None:
     about = {"type": "string", "description": "word " * 100}
     schema = {"type": "object", "properties": {"description": about, "path": about}, "required": ["path"]}
     tools = tuple(ToolSpec(name=f"tool_{n}", description="w " * 99, parameters=json.dumps(schema)) for n in range(8))
-    one = trace("k", user("x"), says("y"), tools=tools)
+    one = trace("k", user("x"), runs("ls"), seen("z" * 60000), says("y"), tools=tools)
     seen_cuts = []
     for most in (16384, 8192, 5000, 3600):
-        lines = prompts(one, most=most).render(1)[0].content.partition(TOOLS_HEADING)[2].splitlines()
+        lines = prompts(one, most=most).render(3)[0].content.partition(TOOLS_HEADING)[2].splitlines()
         body, _, cut = lines[0].partition("} [")
         found = json.loads(body + ("}" if cut else ""))
         properties = found["parameters"]["properties"]

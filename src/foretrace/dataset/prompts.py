@@ -7,6 +7,7 @@ nothing else. It depends only on the messages before the reply that is predicted
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -96,7 +97,7 @@ class HistoryWindow:
         return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
 
 
-RENDERER_VERSION = "3"
+RENDERER_VERSION = "4"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
 """Approximate tokens that a chat template adds around a message."""
@@ -178,18 +179,64 @@ _Given = tuple[tuple[Message, ...], tuple[ToolSpec, ...]]
 class _Head(NamedTuple):
     """The part that all prompts of a trace begin with."""
 
-    given: _Given
-    """Its sources: the messages before the history, and the tools."""
     system: ChatText
     task: list[str]
     cost: int
     """Tokens of the part of every prompt that is not history, including marks."""
-    texts: tuple[str, str]
-    """The agent's own system text, in full, and as shown with the tools."""
+
+
+class _History:
+    """The messages of the history one by one, as prompts show them below a head, and which of them have room there."""
+
+    def __init__(self, head: _Head, window: HistoryWindow) -> None:
+        self.head = head
+        self.window = window
+        self.messages: list[ChatText] = []
+        self.cut: list[bool] = []
+        """Whether each message was cut."""
+        self._joined: dict[tuple[int, int], ChatText] = {}
+        """Turns of several messages, by their start and end."""
+
+    def add(self, message: ChatText, tokens: int, *, is_cut: bool) -> None:
+        self.messages.append(message)
+        self.cut.append(is_cut)
+        self.window.add(message.role, tokens)
+
+    def render(self, start: int, end: int) -> list[ChatText]:
+        """The prompt with the messages from `start` to before `end`."""
+        messages = self.messages
+        at = start if start == end or messages[start].role == "assistant" else self._find_turn_end(start, end)
+        prompt = [self.head.system, self._make_opening(start, at)]
+        while at < end:
+            begin, at = at, self._find_turn_end(at, end)
+            prompt.append(messages[begin] if at - begin == 1 else self._join_turn(begin, at))
+        if prompt[-1].role == "assistant":
+            prompt.append(ChatText("user", AGENT_GOES_ON))
+        return prompt
+
+    def _find_turn_end(self, begin: int, end: int) -> int:
+        """End of the turn that begins at a place: before the first message of the other side."""
+        role, at = self.messages[begin].role, begin + 1
+        while at < end and self.messages[at].role == role:
+            at += 1
+        return at
+
+    def _make_opening(self, start: int, end: int) -> ChatText:
+        """The first turn: the task, a mark for omitted messages, and messages before the agent's first."""
+        mark = [make_omission_mark(start)] if start else []
+        texts = [*self.head.task, *mark, *(message.content for message in self.messages[start:end])]
+        return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
+
+    def _join_turn(self, begin: int, end: int) -> ChatText:
+        if (begin, end) not in self._joined:
+            texts = [message.content for message in self.messages[begin:end]]
+            self._joined[begin, end] = ChatText(self.messages[begin].role, JOIN.join(texts))
+        return self._joined[begin, end]
 
 
 class Prompts:
-    """The prompts of one trace."""
+    """The prompts of one trace. Nothing is cut as long as everything before a step has room; from the first step at
+    which it has not, long messages are cut and the history is a window."""
 
     def __init__(
         self,
@@ -202,49 +249,52 @@ class Prompts:
     ) -> None:
         """`earlier` are prompts of a trace that begins with the same messages; their rendered texts are reused."""
         messages = trace.messages
-        self._counter = counter
-        self._max = max_tokens
+        self._counter, self._max, self._target = counter, max_tokens, target
+        self._window: Window = window
         start = 0
         while start < len(messages) and messages[start].role == "system":
             start += 1
         first = start
         while first < len(messages) and messages[first].role not in ("assistant", "tool"):
             first += 1
-        self._first = first
-        """Index of the first message of the history, after the system text and the task."""
-        head = None if earlier is None else earlier._head
-        given = (messages[:first], trace.tools)
-        self._head = head if head is not None and head.given == given else self._make_head(start, given, target)
+        self._start, self._first = start, first
+        """Indexes of the first messages of the task and of the history."""
         self._messages = messages
-        self._body: list[ChatText] = [] if earlier is None else earlier._body
-        """The messages of the history, one by one."""
-        self._window = HistoryWindow(window, max_tokens - self._head.cost) if earlier is None else earlier._window
-        self._joined: dict[tuple[int, int], ChatText] = {} if earlier is None else earlier._joined
-        """Turns of several messages, by their start and end in `_body`."""
+        self._given: _Given = (messages[:first], trace.tools)
+        """What the head is made of."""
+        if earlier is not None and earlier._given == self._given:
+            self._whole, self._short = earlier._whole, earlier._short
+        else:
+            self._whole = _History(self._make_head(sys.maxsize), HistoryWindow(window, sys.maxsize))
+            self._short: _History | None = None
+            """With long messages cut; made when it is first needed."""
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
-        self._shown: dict[int, range] = {}
         self._head_has_target: bool | None = None
         self._clean = 0
         """Number of messages at the beginning of the history that contain no target text."""
-        self._clean_turn = ChatText("user", JOIN.join(self._head.task))
+        self._clean_turn = ChatText("user", JOIN.join(self._whole.head.task))
         """The last turn of these messages."""
 
-    def _make_head(self, start: int, given: _Given, target: TargetFormat) -> _Head:
-        messages, tools = given
-        own = "\n\n".join(make_message_text(m) for m in messages[:start])
-        own_part = self._render_own_part(own, tools)
-        system = ChatText("system", make_instruction(target) + own_part)
-        share = self._max // 4 // max(1, len(messages) - start)
-        task = [self._clip(make_shown_text(m), share) for m in messages[start:]]
+    def _make_head(self, limit: int) -> _Head:
+        """The agent's own part and the task may have `limit` tokens each."""
+        messages, tools = self._given
+        own_part = self._render_own_part(self._read_own_text(), tools, limit)
+        system = ChatText("system", make_instruction(self._target) + own_part)
+        share = limit // max(1, self._first - self._start)
+        task = [self._clip(make_shown_text(m), share) for m in messages[self._start :]]
         marks = [make_omission_mark(10**6), AGENT_GOES_ON, *([] if task else [AGENT_BEGINS])]
-        cost = sum(map(self._counter.count_message, [system.content, *task, *marks]))
-        return _Head(given, system, task, cost, (own, own_part))
+        return _Head(system, task, sum(map(self._counter.count_message, [system.content, *task, *marks])))
+
+    def _read_own_text(self) -> str:
+        """The agent's system text."""
+        return "\n\n".join(make_message_text(message) for message in self._messages[: self._start])
 
     def render(self, index: int) -> list[ChatText]:
         """The prompt for the assistant message at `index`. It depends only on what comes before its reply."""
         if index not in self._rendered:
-            self._rendered[index] = self._render(index)
+            history, start, end = self._choose(index)
+            self._rendered[index] = history.render(start, end)
         return self._rendered[index]
 
     def find_digest(self, index: int) -> bytes:
@@ -255,67 +305,34 @@ class Prompts:
 
     def find_shown(self, index: int) -> range:
         """Indexes of the messages of the history that the prompt at `index` shows."""
-        self.render(index)
-        return self._shown[index]
+        _, start, end = self._choose(index)
+        return range(self._first + start, self._first + end)
 
-    def _find_end(self, index: int) -> int:
-        """How many messages of the history come before the reply at `index`. The agent's words directly before it are
-        the beginning of that reply, which some sources keep apart: whoever guesses has not seen them yet."""
-        messages = self._messages
-        while index > self._first and messages[index - 1].role == "assistant" and not messages[index - 1].tool_calls:
-            index -= 1
-        return max(0, index - self._first)
-
-    def _render(self, index: int) -> list[ChatText]:
-        self._render_to(index)
-        end = self._find_end(index)
-        start = self._window.find_start(end)
-        self._shown[index] = range(self._first + start, self._first + end)
-        body = self._body
-        at = start if start == end or body[start].role == "assistant" else self._find_turn_end(start, end)
-        prompt = [self._head.system, self._make_opening(start, at)]
-        while at < end:
-            begin, at = at, self._find_turn_end(at, end)
-            prompt.append(body[begin] if at - begin == 1 else self._join_turn(begin, at))
-        if prompt[-1].role == "assistant":
-            prompt.append(ChatText("user", AGENT_GOES_ON))
-        return prompt
-
-    def _find_turn_end(self, begin: int, end: int) -> int:
-        """End of the turn that begins at a place: before the first message of the other side."""
-        role, at = self._body[begin].role, begin + 1
-        while at < end and self._body[at].role == role:
-            at += 1
-        return at
-
-    def _make_opening(self, start: int, end: int) -> ChatText:
-        """The first turn: the task, a mark for omitted messages, and messages before the agent's first."""
-        mark = [make_omission_mark(start)] if start else []
-        texts = [*self._head.task, *mark, *(message.content for message in self._body[start:end])]
-        return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
-
-    def _join_turn(self, begin: int, end: int) -> ChatText:
-        if (begin, end) not in self._joined:
-            texts = [message.content for message in self._body[begin:end]]
-            self._joined[begin, end] = ChatText(self._body[begin].role, JOIN.join(texts))
-        return self._joined[begin, end]
+    def shows_whole(self, index: int, shown: int) -> bool:
+        """Whether the prompt at `index` shows the message at `shown`, and what follows up to the agent's next message,
+        without a cut."""
+        history, start, end = self._choose(index)
+        at = shown - self._first
+        if not start <= at < end:
+            return False
+        after = (i for i in range(at + 1, end) if history.messages[i].role == "assistant")
+        return not any(history.cut[at : next(after, end)])
 
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
-        self._render_to(index)
-        end = self._find_end(index)
-        latest = self._window.count_tokens(end - 1, end) if end > 0 else 0
-        return self._head.cost + latest <= self._max
+        history, _, end = self._choose(index)
+        latest = history.window.count_tokens(end - 1, end) if end > 0 else 0
+        return history.head.cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
         """Whether text that looks like a target appears before the message at `index`, for example because the agent
         worked on a dataset like this. Text that only appears when messages of a turn are joined counts too."""
-        self._render_to(index)
+        before = self._render_to(index)
         if self._head_has_target is None:
-            self._head_has_target = any(map(has_target, (*self._head.texts, self._clean_turn.content)))
-        before = self._find_end(index)
+            head = (self._read_own_text(), self._whole.head.system.content, self._clean_turn.content)
+            self._head_has_target = any(map(has_target, head))
         while self._clean < before:
-            role, text = self._body[self._clean]
+            role, text = self._whole.messages[self._clean]
             turn = ChatText(role, self._clean_turn.content + JOIN + text if role == self._clean_turn.role else text)
             if has_target(turn.content):
                 break
@@ -323,19 +340,42 @@ class Prompts:
             self._clean += 1
         return self._head_has_target or self._clean < before
 
-    def _render_to(self, index: int) -> None:
-        for at in range(self._first + len(self._body), index):
-            message = self._messages[at]
-            room = self._max // 5 - self._counter.count(frame_text(message, ""))
-            text = frame_text(message, self._clip(make_shown_text(message), room))
-            shown = ChatText(find_side(message), text)
-            self._body.append(shown)
-            self._window.add(shown.role, self._counter.count_message(text))
+    def _render_to(self, index: int) -> int:
+        """Render the messages before the reply at `index`; returns how many of the history there are. The agent's words
+        directly before a step begin its reply, which some sources keep apart: whoever guesses has not seen them yet."""
+        messages = self._messages
+        while index > self._first and messages[index - 1].role == "assistant" and not messages[index - 1].tool_calls:
+            index -= 1
+        for at in range(self._first + len(self._whole.messages), index):
+            message = messages[at]
+            text = frame_text(message, make_shown_text(message))
+            self._whole.add(ChatText(find_side(message), text), self._counter.count_message(text), is_cut=False)
+        return max(0, index - self._first)
 
-    def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
-        """The agent's own system text and its tools, which share a quarter of the prompt. Tools that the system text
-        explains are not repeated."""
-        limit, count = self._max // 4, self._counter.count
+    def _choose(self, index: int) -> tuple[_History, int, int]:
+        """The history that the prompt at `index` shows, and where its messages start and end."""
+        end = self._render_to(index)
+        if self._whole.head.cost + self._whole.window.count_tokens(0, end) <= self._max:
+            return self._whole, 0, end
+        if self._short is None:
+            head = self._make_head(self._max // 4)
+            self._short = _History(head, HistoryWindow(self._window, self._max - head.cost))
+        short = self._short
+        for at in range(len(short.messages), end):
+            shown, tokens = self._whole.messages[at], self._whole.window.count_tokens(at, at + 1)
+            message, limit = self._messages[self._first + at], self._max // 5
+            is_cut = tokens - _PER_MESSAGE > limit
+            if is_cut:
+                room = limit - self._counter.count(frame_text(message, ""))
+                shown = ChatText(shown.role, frame_text(message, self._clip(make_shown_text(message), room)))
+                tokens = self._counter.count_message(shown.content)
+            short.add(shown, tokens, is_cut=is_cut)
+        return short, short.window.find_start(end), end
+
+    def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...], limit: int) -> str:
+        """The agent's own system text and its tools in `limit` tokens. Tools that the system text explains are not
+        repeated."""
+        count = self._counter.count
         part = OWN_HEADING + own if own else ""
         if all(is_described(tool, own) for tool in tools):
             return self._clip(part, limit)

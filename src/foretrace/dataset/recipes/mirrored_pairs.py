@@ -305,6 +305,6 @@ def _find_strengths(family: str, first: Target, second: Target) -> tuple[str, st
         if second.label.effect is Effect.TERMINAL:
             between = (t for t in first.attempt.targets if first.index <= t.index < second.index)
             return "strong" if any(t.label.action in _CHANGES for t in between) else "weak", "weak"
-        if second.attempt.is_shown(first.action_key, second.index):
+        if second.attempt.prompts.shows_whole(second.index, first.index):
             return "weak", "strong"
     return "weak", "weak"
