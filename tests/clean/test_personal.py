@@ -13,10 +13,13 @@ from foretrace.clean.redact import Redactor, RedactSettings
 def test_names_are_found_where_they_stand_for_a_person() -> None:
     text = (
         "annabel@host:~annabel$ USER=annabel chown annabel:annabel f; su - annabel; /media/annabel/x uid=7(annabel) "
-        "drwxr-xr-x 2  annabel  annabel 4096 x; home-annabel annabelle and annabel herself"
+        "drwxr-xr-x 2  annabel  annabel 4096 x; home-annabel\nannabel   4711  0.0 bash; machine x login annabel "
+        '"user": "annabel" {\\"username\\": \\"annabel\\"} annabelle and annabel herself'
     )
     places = sorted({found.start for found in find_user_names(text, {"annabel"})})
     assert len(places) == text.count("annabel") - 2  # annabelle, and she herself
+    assert len([*find_user_names("annabel\n", {"annabel"})]) == 1, "what whoami prints"
+    assert not [*find_user_names("annabel\nshop\n", {"annabel"})], "a list of folders"
 
 
 @pytest.mark.parametrize(

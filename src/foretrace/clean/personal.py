@@ -109,16 +109,17 @@ def find_user_names(text: str, names: Collection[str], check: Callable[[], None]
 
 @functools.lru_cache(maxsize=64)
 def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Where a name means a person outside of home folders, and in a list of files. Patterns that begin with the name
-    are fast."""
+    """Where a name means a person outside of home folders (as all that `whoami` prints, or before the number of a
+    process), and in a list of files. Patterns that begin with the name are fast."""
     word = re.escape(name)
     before = (
         "home/", "Users/", "home-", "Users-", "home%2F", "Users%2F", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
         "/media/", "/mail/", "/crontabs/", "/sudoers.d/", "/run/user/", "Author: ", "author: ", "Committer: ", "-authored-by: ",
+        'user": "', r'user\\": \\"', 'username": "', r'username\\": \\"', 'login": "', "login ", "user=", "username=", "user: ", "username: ",
     )  # fmt: skip
     behind = "|".join(f"(?<={each}{word})" for each in before)
     place = re.compile(
-        rf"{word}(?:(?:{behind})(?!\w)|(?<![\w.-]{word})(?=@[\w.-]+)|(?:(?<=home__{word})|(?<=Users__{word}))(?=__)"
+        rf"{word}(?:(?:{behind})(?!\w)|(?<![\s\S]{word})\s*\Z|(?<=\n{word})(?= +\d+ )|(?<![\w.-]{word})(?=@[\w.-]+)|(?:(?<=home__{word})|(?<=Users__{word}))(?=__)"
         rf"|(?:(?<=chown {word})|(?<=chown -R {word}))(?::{word})?)"
     )
     return place, re.compile(rf"(?<=[r-][w-][xsS-]) +\d+ +{word}(?: +{word})?(?= )")
