@@ -131,9 +131,11 @@ class Chat:
             # Such an id counts the rows of a file, or names the task that each row is one step of.
             own = f"{raw_id}-{digest(make_row_id(row))}"
         instance = fields.get("instance") or f"chat:{digest(find_task_text(messages) or own)}"
+        # A number is unique within its dataset only, which the system prompt, or else the question, stands for.
+        task_id = f"{instance}-{digest(messages[0].content)}" if instance.isdecimal() else instance
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
-            task=Task(id=instance, group=fields.get("group") or find_repository(instance), kind="chat"),
+            task=Task(id=task_id, group=fields.get("group") or find_repository(instance), kind="chat"),
             tools=tools,
             messages=type_arguments(messages, tools),
             outcome=Outcome(
