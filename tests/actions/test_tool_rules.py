@@ -108,6 +108,19 @@ def test_call(name: str, arguments: dict[str, object], kind: CallKind) -> None:
     assert classify_call(name, json.dumps(arguments)).kind is kind
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "effect"),
+    [
+        ("calculator__add", '{"a": 3, "b": 4}', Effect.UNKNOWN),
+        ("add", '{"x": 1, "y": 2}', Effect.UNKNOWN),
+        ("cart__add", '{"item_id": 3, "quantity": 4}', Effect.EXTERNAL_WRITE),
+        ("add", "{}", Effect.EXTERNAL_WRITE),
+    ],
+)
+def test_to_add_numbers_changes_nothing(name: str, arguments: str, effect: Effect) -> None:
+    assert classify_call(name, arguments).effect is effect
+
+
 CELLS = [
     ("x = 3\nprint(x ** 2)", CallKind.OTHER),
     ("from sympy import solve, symbols\nsolve(symbols('x') - 1)", CallKind.OTHER),

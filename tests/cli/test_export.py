@@ -180,6 +180,14 @@ def test_ids_are_those_of_the_content_and_the_mask_those_of_the_spans(trace: Tra
         assert row["logprobs"] == [-0.5 if own else 0.0 for own in row["mask"]]
 
 
+def test_a_row_with_results_in_the_message_is_not_taken_for_one_step(plays: dict[str, Trace]) -> None:
+    said = made(USER, Message(role="assistant", author="model", content="Done."))
+    rows = [json.loads(json.dumps(make_inline_row(t))) for t in (plays["inline, two calls at once"], said)]
+    refused, read = (Chat().to_trace(row, RowRef(row=0)) for row in rows)
+    assert isinstance(refused, Drop) and refused.reason == "results_within_a_turn"
+    assert isinstance(read, Trace) and read.messages[-1].content == "Done."
+
+
 def test_injected_text_without_ids_leaves_the_row_without_tokens() -> None:
     def row(said: Sampled | None) -> dict[str, Any]:
         first = Message(role="assistant", author="model", content="ab", turn=2, sampled=exactly("ab"))

@@ -38,12 +38,12 @@ def test_unread_calls_fail_the_build(tmp_path: Path) -> None:
     with pytest.raises(GateError, match="unread_calls") as caught:
         foretrace.build(tmp_path / "traces", out=tmp_path / "out")
     said = str(caught.value)
-    assert "unread 60, steps 90" in said and "chat 60" in said and "@@grep needle@@" in said
+    assert "unread 60, assistant_messages 90" in said and "chat 60" in said and "@@grep needle@@" in said
     assert "call_pattern='REGEX'" in said and "allow_unread=True" in said
     assert caught.value.exit_code == 3 and not (tmp_path / "out").exists()
     allowed = foretrace.build(tmp_path / "traces", out=tmp_path / "out", allow_unread=True).manifest
     (gate,) = [gate for gate in allowed["gates"] if gate["name"] == "unread_calls"]
-    assert gate["verdict"] == "pass" and gate["figure"] == {"unread": 60, "steps": 90}
+    assert gate["verdict"] == "pass" and gate["figure"] == {"unread": 60, "assistant_messages": 90}
 
 
 def test_a_pattern_reads_them(tmp_path: Path) -> None:
@@ -53,4 +53,4 @@ def test_a_pattern_reads_them(tmp_path: Path) -> None:
     assert not report.unread
     manifest = foretrace.build(tmp_path / "traces", out=tmp_path / "out").manifest
     (gate,) = [gate for gate in manifest["gates"] if gate["name"] == "unread_calls"]
-    assert gate["figure"] == {"unread": 0, "steps": 90}
+    assert gate["figure"] == {"unread": 0, "assistant_messages": 90}

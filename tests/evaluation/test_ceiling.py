@@ -112,6 +112,7 @@ def test_rows_add_up() -> None:
         assert sum(row.oracle.saved_s or 0 for row in rows) == pytest.approx(report.oracle.saved_s or 0)
     assert {row.name for row in report.tools} == {"read_file", "bash: pytest", "(no call)"}
     assert [(row.name, row.coverage) for row in report.sources] == [("y", 2 / 3), ("x", 1.0)]
+    assert [str(row.steps) for row in (*report.sources, report)] == ["3", "2", "5"], "a whole number without .0"
 
 
 def test_parallel_calls_are_shared_between_their_tools() -> None:

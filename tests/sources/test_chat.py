@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import UsageError
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Task, Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
 from foretrace.sources.base import UNCLEAR, RowError
@@ -137,6 +137,21 @@ def test_map_names_columns() -> None:
     assert trace.extra == {}
     with pytest.raises(UsageError, match="unknown field 'nope'"):
         Chat({"nope": "x"})
+
+
+def test_a_number_names_a_task_only_within_its_dataset() -> None:
+    def task(number: int, system: str, asked: str) -> Task:
+        turns = [
+            {"role": "system", "content": system},
+            {**USER, "content": asked},
+            {"role": "assistant", "content": "x"},
+        ]
+        return read({"messages": turns, "task_id": number}).task
+
+    first = task(3, "Airline rules.", "Cancel my flight.")
+    assert first == task(3, "Airline rules.", "Hi, I want to cancel.")  # a simulated user says it in other words
+    other = task(3, "Shop rules.", "Send it back.")
+    assert first.id != other.id and first.group == other.group == "3"
 
 
 @pytest.mark.parametrize(

@@ -404,7 +404,8 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
         verb = verb if verb in COMPUTE_VERBS | _WRITE_VERBS else second or verb
     if verb in _WRITE_VERBS and _writes_text(words, values):
         return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
-    if verb in COMPUTE_VERBS:
+    is_sum = verb == "add" and bool(values) and all(len(key) == 1 for key in values)  # add(a, b)
+    if verb in COMPUTE_VERBS or is_sum:
         return make_facts("tool.compute_verb")
     names_data = last in DATA_NOUNS and verb != second and (is_api or verb != first)  # user_update_info
     changes = verb in CHANGE_VERBS | SURE_CHANGES and not names_data

@@ -233,7 +233,7 @@ def _make_counts_gate(
     read: Counter[str] = Counter()
     for check in checks:
         read.update(check.rows)
-    totals = {"steps": counts.steps, "traces": counts.outcomes.total()}
+    totals = {"assistant_messages": counts.steps, "traces": counts.outcomes.total()}
     wrong = [
         f"{name}: {written[name]} written, {read[name]} read back" for name in written if written[name] != read[name]
     ]
@@ -268,7 +268,7 @@ def make_unread_gate(counts: BuildCounts, *, is_allowed: bool) -> Gate:
     return Gate(
         name="unread_calls",
         verdict="fail" if failed else "pass",
-        figure={"unread": unread, "steps": counts.steps},
+        figure={"unread": unread, "assistant_messages": counts.steps},
         detail=f"by source: {sources}" if sources else "",
         rows=tuple(sorted(counts.unread_rows)[:MAX_NAMED_ROWS]) if unread else (),
     )

@@ -184,11 +184,10 @@ class _ChatTemplate:
         shown = chat if as_objects else [_write_arguments(message) for message in chat]
         text = self._apply(shown, tools, f"{calls} tool call{'s' * (calls > 1)}")
         wanted = [f"probe_{what}_{n}" for n in numbers for what in ("tool", "value", "result")]
-        missing = [part for part in wanted if part not in text]
-        if missing:
+        if any(part not in text for part in wanted):
             raise BuildError(
                 "the chat template does not show tool calls or their results, which would vanish from training "
-                f"(missing {', '.join(missing)} of a chat with {calls} call{'s' * (calls > 1)})"
+                f"(of a chat with {calls} call{'s' * (calls > 1)}); take the tokenizer of a model that calls tools"
             )
         if "{'probe'" in text or "'probe_tool" in text:
             raise BuildError("the chat template shows tool calls as Python and not as JSON")

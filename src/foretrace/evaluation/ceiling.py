@@ -288,7 +288,7 @@ class Ceiling:
         for found in rows.values():
             found.sort(key=lambda row: (-(row.oracle.saved_s or 0.0), -row.wall_s, -row.steps, row.name))
         own = {name: getattr(total, name) for name in CeilingRow.__struct_fields__}
-        own |= {"name": "all", "steps": counts["steps"]}
+        own["name"] = "all"
         own["ahead"] = {
             depth: AheadCeiling(**msgspec.structs.asdict(saving), stale=counts[f"stale {depth}"])
             for depth, saving in total.ahead.items()
@@ -330,7 +330,8 @@ class Ceiling:
     def _make_row(self, row: _Row, resamples: Resamples) -> tuple[CeilingRow, dict[str, Saving]]:
         """A row, and how much each way saves of its time."""
         sums = {name: self._sum(row, name) for name in _SUMMED}
-        coverage = min(1.0, self._sum(row, "known") / sums["steps"]) if sums["steps"] else 0.0
+        steps = sums.pop("steps")
+        coverage = min(1.0, self._sum(row, "known") / steps) if steps else 0.0
         savings = dict.fromkeys(_SAVED, Saving(saved_s=None, share=None, low=None, high=None))
         if wall_s := sums["wall_s"]:
             by_task = [self._sums[row].get(task, {}) for task in sorted(self._tasks)]
@@ -342,6 +343,7 @@ class Ceiling:
                 savings[name] = Saving(saved_s=saved_s, share=saved_s / wall_s, low=low, high=high)
         made = CeilingRow(
             name=row.name,
+            steps=int(steps) if steps.is_integer() else steps,
             **sums,
             coverage=coverage,
             verdict="known" if coverage >= MIN_COVERAGE else "unknown",

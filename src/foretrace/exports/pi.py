@@ -13,6 +13,7 @@ from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses
 from foretrace.exports.chat import make_text
 from foretrace.sources.conversation import read_time
+from foretrace.sources.formats.pi import AVAILABLE_TOOLS
 from foretrace.sources.json_values import decode_json
 from foretrace.sources.own_fields import write_tools
 
@@ -20,8 +21,6 @@ _CARRIED = frozenset({
     "traces.key", "traces.model", "traces.tools", "messages.reasoning", "messages.started", "messages.continues",
     "results.tool_call_ids", "results.is_error", "results.prefix", "results.started", "calls.id", "calls.span",
 })  # fmt: skip
-_TOOLS = "teich-available-tools"
-"""The name in `datasets`' reader for an entry that lists the tools."""
 
 
 class Pi(TraceFormat):
@@ -44,28 +43,30 @@ class Pi(TraceFormat):
 def _list_entries(trace: Trace) -> Iterator[dict[str, Any]]:
     """The session, its model and tools, then its messages: each entry refers to the one before it."""
     created = trace.provenance.created_at or next((m.started for m in trace.messages if m.started), None)
-    at = read_time(created) or 0.0
-    yield {"type": "session", "version": 3, "id": trace.key, "timestamp": _write_time(at), "cwd": "/"}
+    yield {"type": "session", "version": 3, "id": trace.key, "timestamp": _write_time(created), "cwd": "/"}
     entries: list[dict[str, Any]] = []
     if trace.provenance.model is not None:
         entries.append({"type": "model_change", "modelId": trace.provenance.model})
     if trace.tools:
-        entries.append({"type": "custom", "customType": _TOOLS, "data": {"tools": write_tools(trace)}})
+        entries.append({"type": "custom", "customType": AVAILABLE_TOOLS, "data": {"tools": write_tools(trace)}})
     messages = merge_spans(trace.messages)
     ids, answers = find_call_ids(messages)
     tools = {
         own: call.name for i, m in enumerate(messages) for own, call in zip(ids.get(i, ()), m.tool_calls, strict=False)
     }
     for index, message in enumerate(messages):
-        at = read_time(message.started) or at
+        at = _write_time(message.started)
         for made in _make_messages(message, ids.get(index, ()), answers.get(index, ()), tools, trace.provenance.model):
-            entries.append({"type": "message", "timestamp": _write_time(at), "message": made})
+            entries.append({"type": "message", "timestamp": at, "message": made})
     for place, entry in enumerate(entries):
         yield {**entry, "id": f"{place + 1:08x}", "parentId": f"{place:08x}" if place else None}
 
 
-def _write_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _write_time(stamp: str | None) -> str | None:
+    at = read_time(stamp)
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _make_messages(

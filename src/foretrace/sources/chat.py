@@ -117,6 +117,9 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
+        if "mask" in row and row.get("spans", wrote := [[0, len(messages[-1].content)]]) != wrote:
+            remedy = ("export the traces with ", Setting("format", "jsonl"))
+            return Drop("results_within_a_turn", "an exported row (inline) with results in the agent's message", remedy)
         messages = add_times(messages, read_stamps(found.turns))
         fields, used = self._read_fields(row, unclear)
         tools = fields.get("tools") or read_tool_specs(found.tools)
@@ -128,9 +131,11 @@ class Chat:
             # Such an id counts the rows of a file, or names the task that each row is one step of.
             own = f"{raw_id}-{digest(make_row_id(row))}"
         instance = fields.get("instance") or f"chat:{digest(find_task_text(messages) or own)}"
+        # A number is unique within its dataset only, which the system prompt, or else the question, stands for.
+        task_id = f"{instance}-{digest(messages[0].content)}" if instance.isdecimal() else instance
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
-            task=Task(id=instance, group=fields.get("group") or find_repository(instance), kind="chat"),
+            task=Task(id=task_id, group=fields.get("group") or find_repository(instance), kind="chat"),
             tools=tools,
             messages=type_arguments(messages, tools),
             outcome=Outcome(

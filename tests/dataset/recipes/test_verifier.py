@@ -165,6 +165,22 @@ def test_a_finish_before_the_last_change_is_strongly_wrong(tmp_path: Path) -> No
     assert all(r["strength"] == "weak" for r in found if "final_answer" in said(r, "chosen"))
 
 
+def test_a_finish_before_code_that_is_run_again_may_be_right(tmp_path: Path) -> None:
+    """Code that repairs its predecessor changes no file: the answer was perhaps known without it."""
+    failed = seen("Traceback (most recent call last):\nZeroDivisionError: division by zero")
+    cells = [calls("python", {"code": code}) for code in ("print(1 / 0)", "print(1 / 1)")]
+    steps = (cells[0], failed, cells[1], seen("1.0"))
+    found = pairs(tmp_path, trace("one", user("1 / 1?"), *steps, says("1")), family="redundancy", pairs=8)
+    (early,) = [r for r in found if '"repair"' in said(r, "chosen")]
+    assert "final_answer" in said(early, "rejected") and early["strength"] == "weak"
+
+
+def test_nothing_is_said_of_repeats_without_pairs(tmp_path: Path) -> None:
+    write_traces([attempt("one", runs("pytest"))], tmp_path / "t")
+    gates = build(tmp_path / "t", out=tmp_path / "d", pairs=0, statistical_gates=False).manifest["gates"]
+    assert "repeats" not in [gate["name"] for gate in gates]
+
+
 def test_pairs_of_types(tmp_path: Path) -> None:
     """Right and wrong type at a prompt; a type that any success took there is not wrong."""
     write_traces(corpus(), tmp_path / "t")

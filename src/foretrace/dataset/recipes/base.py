@@ -133,7 +133,7 @@ class Config:
     `None`: it is never pushed."""
     salt: Callable[[Mapping[str, Any]], str] | None = None
     """Distinguishes rows of this config at one step, from their values."""
-    accounts_for: Literal["steps", "traces"] | None = None
+    accounts_for: Literal["assistant_messages", "traces"] | None = None
     """Every step, or every trace, must give one row or one counted drop. The gate `counts` checks it."""
     rows_of: tuple[str, int] | None = None
     """(another config, number): each row of that config gives this many rows here. The gate `counts` checks it."""

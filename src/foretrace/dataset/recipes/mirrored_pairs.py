@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.actions.taxonomy import ActionType, Effect
+from foretrace.actions.taxonomy import Effect
 from foretrace.core.trace import Message
 from foretrace.dataset.recipes.attempts import Attempt, Target, TaskAttempts
 
@@ -280,7 +280,6 @@ def _is_redundant(first: Target, second: Target) -> bool:
     )
 
 
-_CHANGES = (ActionType.FILE_WRITE, ActionType.REPAIR)
 _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape, "type_swap": _find_other_types}
 """Family -> the function that finds candidate steps for it."""
 
@@ -304,7 +303,7 @@ def _find_strengths(family: str, first: Target, second: Target) -> tuple[str, st
     if family == "redundancy":
         if second.label.effect is Effect.TERMINAL:
             between = (t for t in first.attempt.targets if first.index <= t.index < second.index)
-            return "strong" if any(t.label.action in _CHANGES for t in between) else "weak", "weak"
+            return "strong" if any(t.label.effect is Effect.LOCAL_WRITE for t in between) else "weak", "weak"
         if second.attempt.prompts.shows_whole(second.index, first.index):
             return "weak", "strong"
     return "weak", "weak"

@@ -22,7 +22,7 @@ CONFIG = Config(
     },
     about="Predict the next action: prompt and completion, for supervised fine-tuning.",
     repository="proposer-sft",
-    accounts_for="steps",
+    accounts_for="assistant_messages",
 )
 
 

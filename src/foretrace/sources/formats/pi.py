@@ -14,8 +14,11 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_anthropic_reply
 from foretrace.sources.conversation import read_time
 from foretrace.sources.json_values import get_bool, get_dict, get_number, get_text
+from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import NO_TYPE, Session, find_main_line
 
+AVAILABLE_TOOLS = "teich-available-tools"
+"""Type of a custom entry that lists the tools, which the reader of `datasets` also knows."""
 _IGNORED = frozenset({"thinking_level_change", "label", "custom"})
 _SPOKEN = frozenset({"message", "custom_message", "compaction", "branch_summary"})
 _ROLES = frozenset({
@@ -58,6 +61,9 @@ class Pi:
             elif kind in ("session_info", "model_change"):
                 session.use(record)
                 session.note_title(get_text(record, "name"))
+            elif record.get("customType") == AVAILABLE_TOOLS:
+                account.use()
+                session.tools = read_tool_specs(record.get("data"))
             else:
                 session.skip(kind, kind in _IGNORED)
         session.id = session.id or path.name.partition(".jsonl")[0]
