@@ -434,9 +434,12 @@ def _describe_nothing(found: FoundFiles, name: str | None) -> str:
     if not found.unknown_count:
         return "holds no files"
     first = found.unknown[0]
-    what = f"files of {name}" if name else "files of a known format"
-    other = count_things(found.unknown_count, "other")
-    return f"holds no {what}, but {other}, e.g. {first.path.name}: {first.seen}; see the list of sources"
+    more = f"; and {found.unknown_count - 1:,} more" if found.unknown_count > 1 else ""
+    return (
+        f"nothing in {f'the format of {name}' if name else 'a known format'} ({first.path.name}: {first.seen}{more}); "
+        "see `foretrace sources`; for messages in a format of your own, `foretrace import chat --map messages=COLUMN`, "
+        "or write a source (docs/sources.md)"
+    )
 
 
 def _tell_apart(inputs: list[Rows]) -> list[Rows]:

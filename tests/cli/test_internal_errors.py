@@ -19,6 +19,7 @@ from foretrace.core.store import read_traces
 from foretrace.core.trace import ToolCall, Trace
 
 PLUGINS = """
+import sys
 from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config
 from foretrace.exports.jsonl import Jsonl
 from foretrace.sources.chat import Chat
@@ -29,6 +30,15 @@ class Rows(Chat):
         if at.row == 1:
             raise KeyError("no such thing")
         return super().to_trace(row, at)
+
+class Exits(Chat):
+    name = "exits"
+    def to_trace(self, row, at):
+        return sys.exit(3) if at.row == 1 else super().to_trace(row, at)
+
+class ExitsWhenMade(Chat):
+    def __init__(self, *_):
+        sys.exit(3)
 
 class Lines(Jsonl):
     name = "lines"
@@ -66,6 +76,14 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "broken_plugins.py").write_text(PLUGINS)
     monkeypatch.syspath_prepend(tmp_path)
     return write_rows(tmp_path / "rows.jsonl", [chat_row(number) for number in range(4)])
+
+
+def test_a_source_that_exits_ends_no_import(run: Run, rows: Path, tmp_path: Path) -> None:
+    done = run("import", "broken_plugins:Exits", rows, "--out", tmp_path / "t")
+    assert done.code == 1 and len(list(read_traces(tmp_path / "t"))) == 3
+    assert "internal_error 1: exits on rows.jsonl row 1: SystemExit: 3" in done.err
+    done = run("import", "broken_plugins:ExitsWhenMade", rows, "--out", tmp_path / "t")
+    assert done.code == 1 and "unexpected SystemExit: 3" in done.err
 
 
 @pytest.fixture

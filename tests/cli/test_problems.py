@@ -104,6 +104,21 @@ def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: P
     assert "give --preload numpy, once they are installed" in result.err
 
 
+def test_a_malformed_assert_is_shown(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [GOOD, {**GOOD, "tests": ["assert f(1) == 2", "assert f(1,,) == 2"]}])
+    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
+    assert "not Python: invalid syntax (line 1: assert f(1,,) == 2)" in result.out
+
+
+def test_the_limits_of_a_run_can_be_raised(run: Run, tmp_path: Path) -> None:
+    slow = {**GOOD, "reference": "import time\ndef f(n):\n    time.sleep(0.3)\n    return n + 1\n"}
+    path = write_rows(tmp_path / "set.jsonl", [slow])
+    result = run("problems", "check", "jsonl", "--path", path, "--wall-s", "0.2")
+    assert result.code == 1 and "it ran for longer than 0.2 s" in result.out
+    assert "all tests of a problem share the limits of one run: --wall-s, --cpu-s and --memory-mb raise" in result.err
+    assert run("problems", "check", "jsonl", "--path", path, "--wall-s", "9").code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

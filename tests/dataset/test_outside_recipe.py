@@ -10,6 +10,7 @@ import pytest
 
 from dataset.little import corpus, rows, tree
 from foretrace.api.datasets import build
+from foretrace.core.errors import ForetraceWarning
 from foretrace.core.store import write_traces
 from foretrace.dataset import build as module
 from foretrace.dataset import plan
@@ -65,3 +66,13 @@ def test_rows_do_not_depend_on_which_job_ends_first(tmp_path: Path, monkeypatch:
     assert len(list(rows(tmp_path / "one", "first"))) == 5
     pairs = len(list(rows(tmp_path / "one", "pairs")))
     assert (manifest["families"], manifest["strengths"]) == ({"my family": pairs}, {"my family very strong": pairs})
+
+
+class Undeclared(Outside):
+    configs = (FIRST,)
+
+
+def test_a_row_of_a_config_that_the_recipe_does_not_name_is_refused(tmp_path: Path) -> None:
+    write_traces(corpus(2), tmp_path / "t")
+    with pytest.warns(ForetraceWarning, match="a row of the config pairs, which the recipe does not name in `configs`"):
+        build(tmp_path / "t", out=tmp_path / "d", recipes=[f"{__name__}:Undeclared"])

@@ -31,6 +31,7 @@ from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import NAME, Running
 from integrations.train_engine import Engine, qwen_like_tokenizer
 from integrations.warm import WarmProcess
+from sources.formats.reading import read
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("verifiers", reason="verifiers is not installed (make test-integrations installs it)")
@@ -147,7 +148,16 @@ def test_rewards_and_metrics_are_those_of_our_own_rollouts(vf_eval: Eval) -> Non
     assert max(trace["metrics"]["turns"] for trace in done.traces) >= 4
     assert {trace["rewards"]["reward"]["score"] for trace in done.traces} >= {1.0}
     hidden = [test.code for problem in problems(4) for test in problem.hidden_tests]
-    told = (vf_eval.folder / "out" / "it" / "traces.jsonl").read_text()
+    file = vf_eval.folder / "out" / "it" / "traces.jsonl"
+    told = file.read_text()
+    imported = read("verifiers_traces", file).traces
+    assert len(imported) == 8
+    for trace in imported:
+        own = wanted[trace.task.id]
+        assert (trace.task, trace.tools, trace.outcome.success) == (own.task, own.tools, own.outcome.success)
+        assert [(m.role, m.content, m.tool_calls) for m in trace.messages] == [
+            (m.role, m.content, m.tool_calls) for m in own.messages
+        ]
     assert hidden and not any(json.dumps(code)[1:-1] in told for code in hidden)
 
 

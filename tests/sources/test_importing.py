@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from foretrace.rows.files import FileRows
 from foretrace.sources import importing, inputs, taking
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
-from foretrace.sources.report import ImportReport, check_not_empty
+from foretrace.sources.report import ImportReport, check_import
 from foretrace.sources.swe_smith import SweSmith
 from foretrace.sources.toolbench import ToolBench
 from sources.raw_rows import act, answer, bench_row, swe_row, swe_rows, write_jsonl, xml_messages
@@ -97,12 +98,21 @@ def test_an_import_that_found_nothing_takes_its_folder_away(tmp_path: Path) -> N
     for _ in range(2):
         report = import_rows(SweSmith(), [rows], tmp_path / "out")
         with pytest.raises(SourceError, match="nothing was imported: 1 row, all dropped"):
-            check_not_empty(report, "r.jsonl", tmp_path / "out")
+            check_import(report, "r.jsonl", tmp_path / "out")
         assert not (tmp_path / "out").exists()
     import_rows(SweSmith(), [FileRows(write_jsonl(tmp_path / "good.jsonl", swe_rows(2)))], tmp_path / "out")
     with pytest.raises(SourceError, match="nothing was imported"):
-        check_not_empty(import_rows(SweSmith(), [rows], tmp_path / "out"), "r.jsonl", tmp_path / "out")
+        check_import(import_rows(SweSmith(), [rows], tmp_path / "out"), "r.jsonl", tmp_path / "out")
     assert len(list(read_traces(tmp_path / "out"))) == 2
+
+
+def test_a_file_that_is_cut_short_is_a_failure(tmp_path: Path) -> None:
+    whole = gzip.compress(write_jsonl(tmp_path / "r.jsonl", swe_rows(9)).read_bytes())
+    (tmp_path / "r.jsonl.gz").write_bytes(whole[:-20])
+    report = import_rows(SweSmith(), [FileRows(tmp_path / "r.jsonl.gz")], tmp_path / "out")
+    assert report.traces
+    with pytest.raises(SourceError, match=r"r: 1 file was cut short or damaged; what could be read is imported"):
+        check_import(report, "r", tmp_path / "out")
 
 
 def test_other_settings_read_the_same_rows_anew(tmp_path: Path) -> None:

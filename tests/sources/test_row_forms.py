@@ -174,8 +174,10 @@ def test_map_names_role_and_content() -> None:
     row = {"dialog": [{"who": "user", "said": "hi"}, {"who": "assistant", "said": "ho"}]}
     trace = read(row, columns={"messages": "dialog", "role": "who", "content": "said"})
     assert sketch(trace) == [("user", "hi", []), ("assistant", "ho", [])]
-    with pytest.raises(RowError, match="unknown_role"):
+    with pytest.raises(RowError, match="message 0 has no role; it has said, who"):
         read(row, columns={"messages": "dialog", "role": "absent"})
+    with pytest.raises(RowError, match="message 0 has the role 'guide'; known are system, developer, user"):
+        read({"messages": [{"role": "guide", "content": "hi"}]})
 
 
 def test_arguments_get_the_type_of_the_schema() -> None:

@@ -8,9 +8,9 @@ from foretrace.cli.options import Command
 _SERVER = "api_key_env context_length timeout retries model_option"
 _GENERATE = (
     f"{_SERVER} seed max_turns top_p top_k feedback hints structure_bonus flagged sandbox workers "
-    "preload min_level allow_weak_isolation forms max_tokens_total max_time max_cost price_in price_out redact "
-    "path part redact_emails redact_addresses speculate_dataset speculate_url speculate_width speculate_top "
-    "speculate_threshold speculate_max_wasted speculate_max_tokens"
+    "preload min_level allow_weak_isolation forms wall_s cpu_s memory_mb max_tokens_total max_time max_cost "
+    "price_in price_out redact path part redact_emails redact_addresses speculate_dataset speculate_url "
+    "speculate_width speculate_top speculate_threshold speculate_max_wasted speculate_max_tokens"
 )
 _BUILD = (
     "limit max_context_tokens window tokenizer private allow_undecided recipes statistical_gates allow_demo "
@@ -76,7 +76,7 @@ COMMANDS = {
         ),
         Command("push", datasets.push, like="foretrace.dataset.push:push", without="token"),
         Command("sources", traces.sources),
-        Command("doctor", generate.doctor, hidden=f"{_SERVER} max_tokens"),
+        Command("doctor", generate.doctor, hidden=f"{_SERVER} max_tokens wall_s cpu_s memory_mb"),
         Command("schema", traces.schema),
     )
 }

@@ -96,7 +96,7 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
     except (KeyboardInterrupt, click.Abort) as end:
         _write_error(str(end) or invocation.output.interrupt_message)  # the interrupted code may say what was kept
         return INTERRUPTED
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # SystemExit: a plugin called `sys.exit`
         text = f"unexpected {type(error).__name__}: {error}{invocation.hint}"
         return _report_failure(invocation, error, text, 1)
     return 0
@@ -123,7 +123,7 @@ def _plain_warnings(invocation: Invocation) -> Generator[None]:
         warnings.showwarning = usual
 
 
-def _report_failure(invocation: Invocation, error: Exception, text: str, code: int) -> int:
+def _report_failure(invocation: Invocation, error: BaseException, text: str, code: int) -> int:
     if invocation.debug:
         import traceback
 

@@ -143,8 +143,8 @@ _OF_TEXTS: dict[str, Callable[[Sequence[str]], Any]] = {
 
 
 _LOWEST = {
-    1: "limit shards lowest samples max_tokens context_length max_turns top_k max_tokens_total",
-    0: "workers eval_size pairs step retries min_level timeout top_p max_time max_cost price_in price_out",
+    1: "memory_mb limit shards lowest samples max_tokens context_length max_turns top_k max_tokens_total",
+    0: "wall_s cpu_s workers eval_size pairs step retries min_level timeout top_p max_time max_cost price_in price_out",
 }
 _RANGES: dict[str, tuple[int, int | None]] = {
     **{name: (lowest, None) for lowest, names in _LOWEST.items() for name in names.split()},
@@ -196,6 +196,9 @@ def make_sandbox_settings(
     min_level: int = 2,
     allow_weak_isolation: bool = False,
     forms: str = "values,calls,together",
+    wall_s: float = 5.0,
+    cpu_s: float = 2.0,
+    memory_mb: int = 512,
 ) -> SandboxSettings:
     """The settings of the sandbox that runs code.
 
@@ -205,11 +208,20 @@ def make_sandbox_settings(
         min_level: Lowest isolation level to accept, 0 to 4.
         allow_weak_isolation: Accept levels 0 and 1.
         forms: Forms of judging that may decide, e.g. values,calls.
+        wall_s: Seconds of one run, or of all tests of an answer together.
+        cpu_s: Seconds of processor time of one run.
+        memory_mb: MiB of memory of one run; with preload 1024 by default.
     """
-    given: dict[str, Any] = locals() | {"forms": tuple(forms.split(","))}
-    from foretrace.sandbox.base import SandboxSettings
+    from foretrace.sandbox.base import Limits, SandboxSettings
 
-    return SandboxSettings(**given)
+    return SandboxSettings(
+        workers=workers,
+        preload=preload,
+        min_level=min_level,
+        allow_weak_isolation=allow_weak_isolation,
+        forms=tuple(forms.split(",")),
+        limits=Limits(wall_s=wall_s, cpu_s=cpu_s, memory_mb=memory_mb),
+    )
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {"server": make_server, "sandbox_settings": make_sandbox_settings}

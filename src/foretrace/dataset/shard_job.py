@@ -262,6 +262,8 @@ class _ShardBuilder:
             attempt.targets.append(target)
 
     def _take(self, row: Row, split: str) -> None:
+        if row.config not in self._configs:
+            raise ValueError(f"a row of the config {row.config}, which the recipe does not name in `configs`")
         self.counts.rows_made[row.config] += 1
         if row.config in self._selectors:
             self._selectors[row.config].add(row)

@@ -199,12 +199,13 @@ def parse_code(code: str) -> ast.Module:
     """The syntax tree of the code.
 
     Raises:
-        UnusableError: it is not Python; the message names the line.
+        UnusableError: it is not Python; the message shows the line.
     """
     try:
         return parse_quietly(code)
     except SyntaxError as error:
-        raise UnusableError(f"not Python: {error.msg} (line {error.lineno})") from None
+        line = f": {error.text.strip()[:80]}" if error.text else ""
+        raise UnusableError(f"not Python: {error.msg} (line {error.lineno}{line})") from None
     except PARSE_ERRORS as error:
         raise UnusableError(f"not Python: {error or type(error).__name__}") from None
 

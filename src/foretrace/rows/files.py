@@ -31,6 +31,8 @@ MAX_LINE = 512 * 1024 * 1024
 """Bytes of the longest line that is read; a longer one is dropped without being held in memory."""
 UNFINISHED_LINE = "unfinished_line"
 """Reason of the Drop for an incomplete last line: the file is still being written."""
+TRUNCATED = "truncated_file"
+"""Reason of the Drop for the rest of a file that ends too early or is damaged."""
 DOCUMENT_LISTS = ("data", "problems", "simulations")
 """Keys under which a JSON document may hold the list of its rows; the last one is used by tau2-bench."""
 _CHUNK = 1 << 20
@@ -176,7 +178,7 @@ def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:
             if limit is not None and len(data) > limit:
                 return _make_too_long_drop("document", limit)
     except TruncatedError as error:
-        return Drop("truncated_file", str(error))
+        return Drop(TRUNCATED, str(error))
     return bytes(data)
 
 
@@ -242,7 +244,7 @@ def _read_lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
             else:
                 pieces.clear()
     except TruncatedError as error:
-        yield Drop("truncated_file", str(error))
+        yield Drop(TRUNCATED, str(error))
         return
     if size > MAX_LINE:
         yield _make_too_long_drop("line")
@@ -366,7 +368,7 @@ def read_parquet(path: Path) -> Iterator[Value]:
                 except (pa.ArrowException, OSError) as error:
                     yield from itertools.repeat(Drop("damaged_rows", f"parquet: {find_first_line(error)}"), left)
     except (pa.ArrowException, OSError) as error:
-        yield Drop("truncated_file", f"parquet: {find_first_line(error)}")
+        yield Drop(TRUNCATED, f"parquet: {find_first_line(error)}")
 
 
 def _read_batch(batch: Any) -> Iterator[Value]:

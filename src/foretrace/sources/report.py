@@ -15,6 +15,7 @@ from foretrace.core.report import Report
 from foretrace.core.store import remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.encodings.unread_calls import find_unread_calls
+from foretrace.rows.files import TRUNCATED
 from foretrace.sources.account import MAX_EXAMPLES, Account, Counts
 from foretrace.sources.base import UNCLEAR
 from foretrace.sources.recognizing import FoundFiles
@@ -177,12 +178,22 @@ class ImportReport(Report, msgspec.Struct, kw_only=True):
             report.account.check()
 
 
-def check_not_empty(report: ImportReport, label: str, out: Path) -> None:
-    """Refuse to finish an import that found nothing; a folder that it created is removed.
+def check_import(report: ImportReport, label: str, out: Path) -> None:
+    """Refuse to finish an import that found nothing, or not all; a folder that it created for nothing is removed.
 
     Raises:
-        SourceError: no row became a trace, now or before; says why.
+        SourceError: no row became a trace, now or before; a file is cut short; several sources recognize a file.
     """
+    _check_not_empty(report, label, out)
+    if report.found is not None:
+        report.found.check_not_ambiguous()
+    total = report.total
+    if cut := max(total.drops[TRUNCATED], total.account.dropped[TRUNCATED]):
+        files = "1 file was" if cut == 1 else f"{cut:,} files were"
+        raise SourceError(f"{label}: {files} cut short or damaged; what could be read is imported: get the rest again")
+
+
+def _check_not_empty(report: ImportReport, label: str, out: Path) -> None:
     if report.traces or report.replaced or report.grown or report.already_done > report.dropped_before:
         return
     if report.made_folder:

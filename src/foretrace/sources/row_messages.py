@@ -17,7 +17,7 @@ from foretrace.sources.json_values import as_dicts, decode_nested
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
-from foretrace.sources.turn_items import CALL_ROLES, REST, Place, Row, get_role
+from foretrace.sources.turn_items import CALL_ROLES, REST, ROLES, Place, Row, get_role
 
 _KNOWN = frozenset(
     [
@@ -104,7 +104,11 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
     name = item.get("role", item.get("from"))
     role = get_role(item)
     if role is None:
-        raise RowError("unknown_role", f"message {index if place is None else place} has role {name!r}")
+        at = f"message {index if place is None else place}"
+        if name is None:
+            remedy = ("name the one that holds its role: ", Setting("columns", {"role": "KEY"}))
+            raise RowError("unknown_role", f"{at} has no role; it has {', '.join(sorted(item)[:10])}", *remedy)
+        raise RowError("unknown_role", f"{at} has the role {name!r}; known are {', '.join(ROLES)}")
     content = item.get("content", item.get("value"))
     text, parts = read_content(content)
     calls: tuple[ToolCall, ...] = ()

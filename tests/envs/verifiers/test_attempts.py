@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from episodes.generating import plus
 from fakes.model_server import ModelServer
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ModelError, SandboxError, Setting, UsageError
+from foretrace.core.trace import Trace
 from foretrace.envs.verifiers.attempts import (
     close_sandboxes,
     get_shared_sandbox,
@@ -85,6 +87,11 @@ def test_an_attempt_is_a_rollout(box: Box, texts: list[str]) -> None:
     trace = box.run(rollout(box.episode(), Scripted.of(texts), Sampling()))
     report = run(box, Scripted.of(texts))
     assert (report["key"], read_reward(report)) == (trace.key, trace.outcome.reward)
+    kept = msgspec.convert(report["trace"], Trace)
+    assert (kept.task, kept.tools, kept.outcome.success) == (trace.task, trace.tools, trace.outcome.success)
+    assert [(m.role, m.content, m.tool_calls) for m in kept.messages] == [
+        (m.role, m.content, m.tool_calls) for m in trace.messages
+    ]
     found, wanted = read_metrics(report), trace.outcome.metrics
     assert {n: v for n, v in found.items() if n in wanted and n not in SECONDS} == {
         n: v for n, v in wanted.items() if n not in SECONDS
@@ -122,7 +129,8 @@ def test_a_server_that_fails_leaves_no_reward(box: Box) -> None:
 
 def test_a_report_holds_no_test(box: Box) -> None:
     told = json.dumps(run(box, Scripted.of([RIGHT, END])))
-    assert "assert" not in told and "def plus" in told
+    tests = plus(3).hidden_tests
+    assert tests and not any(json.dumps(test.code)[1:-1] in told for test in tests) and "def plus" in told
 
 
 def test_what_a_run_leaves_open_is_our_default() -> None:

@@ -112,7 +112,7 @@ NO_LISTS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("records", NO_LISTS.values(), ids=NO_LISTS.keys())
 def test_what_is_no_conversation_is_not_made_one(tmp_path: Path, records: list[dict[str, Any]]) -> None:
-    with pytest.raises(ForetraceError, match="no files of a known format"):
+    with pytest.raises(ForetraceError, match="nothing in a known format"):
         load(tmp_path, "rows.jsonl", records)
 
 

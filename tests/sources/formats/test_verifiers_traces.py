@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from foretrace.core.trace import Usage
+import msgspec
+
+from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolCall, Trace, Usage
 from foretrace.envs.train_sequence import make_sequence
 from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, recognize, write_lines
 
@@ -73,6 +75,39 @@ def test_tokens_add_up_to_what_the_model_saw(tmp_path: Path) -> None:
     made = make_sequence(trace, 8, [8])
     assert made is not None and made.tokens == [1, 2, 3, 4, 5, 6, 7, 8]
     assert made.masks == [-100, -100, -100, 4, 5, -100, -100, 8] and made.inexact == 0
+
+
+def test_an_episode_of_our_own_environment_is_the_trace_that_generate_makes(tmp_path: Path) -> None:
+    own = Trace(
+        key="generated/builtin/x/1/0",
+        task=Task(id="builtin/x", group="builtin/x", kind="problem"),
+        messages=(
+            Message(role="user", author="user", content="go", raw_index=0),
+            Message(
+                role="assistant",
+                author="model",
+                content="a",
+                tool_calls=(ToolCall(id="c", name="python", arguments="{}"),),
+                raw_index=1,
+            ),
+            Message(role="tool", author="environment", content="r", tool_call_ids=("c",), raw_index=2),
+        ),
+        outcome=Outcome(success=True, reward=1.0),
+        provenance=Provenance(origin="generated", source="builtin", protocol="interleaved_tools"),
+    )
+    nodes = [
+        node(None, "user", "go", token_ids=[1, 2], mask=[False, False]),
+        node(0, "assistant", "a", True, token_ids=[3, 4], mask=[False, True], logprobs=[-0.5]),
+        node(1, "user", "elsewhere"),
+        node(0, "assistant", "without thoughts", True),
+    ]
+    info = {"foretrace": {"outcome": {}, "trace": msgspec.to_builtins(own)}, "more": 1}
+    trace, account = read_one("verifiers_traces", write_lines(tmp_path / "t", [episode(*nodes, info=info)]))
+    assert account.used == 4 and trace.key == "verifiers_traces@t" and trace.extra["info"] == {"more": 1}
+    assert (trace.task, trace.outcome) == (own.task, own.outcome) and trace.provenance.protocol == "interleaved_tools"
+    assert [(m.role, m.tool_calls) for m in trace.messages] == [(m.role, m.tool_calls) for m in own.messages]
+    sampled = trace.messages[1].sampled
+    assert sampled and sampled.token_ids == (4,) and sampled.prompt_token_ids == (1, 2, 3)
 
 
 def test_episodes_without_traces_and_circles(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def _import_sources(
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
     from foretrace.engines.processes import release_memory
-    from foretrace.sources.report import check_not_empty
+    from foretrace.sources.report import check_import
 
     named = [_parse_source(text) for text in sources]  # all of them before the first row is read
     limits = _parse_limits(limit, [name for name, _ in named])
@@ -148,10 +148,9 @@ def _import_sources(
         output.interrupt_message = f"interrupted; nothing of {text} was imported into {write_place(into)}"
         report = import_source(name, [path] if path else [], out=into, progress=progress, **own)
         note_redactions(output, report.total.counts)
-        check_not_empty(report, text, into)
+        check_import(report, text, into)
         output.note(f"imported {text} into {write_place(into)}: {sum_import(report)}")
         if report.found is not None:
-            report.found.check_not_ambiguous()
             for first in report.found.unknown[:1]:
                 count = count_things(report.found.unknown_count, "file")
                 output.note(f"not recognised: {count}, e.g. {first.path}: {first.seen}")

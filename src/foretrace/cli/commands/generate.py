@@ -35,7 +35,8 @@ def generate(
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
     The same command again continues where an interrupted one stopped; attempts that ended in an error are made again.
-    More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
+    More options (seed, turns, budgets, sandbox, its packages and limits, server), for the command line or --config, are
+    in docs/cli.md.
 
     Args:
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.

@@ -39,7 +39,7 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
     from foretrace.cli.display.imports import show_import
     from foretrace.engines.processes import usable_cores
     from foretrace.registry import is_own_source, is_path, split_input
-    from foretrace.sources.report import check_not_empty
+    from foretrace.sources.report import check_import
 
     source, paths = split_input(source, paths)
     given = [source, *paths] if is_path(source) else paths
@@ -54,9 +54,7 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
         report, label = run_import(given_all)
     output.interrupt_message = f"interrupted; the import into {write_place(out)} is done"
     show_import(output, report, label, out)
-    check_not_empty(report, label, out)
-    if report.found is not None:
-        report.found.check_not_ambiguous()
+    check_import(report, label, out)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds, name_folder
 from foretrace.core.completion import CAPABILITY_NAMES
+from foretrace.core.errors import count_things
 
 if TYPE_CHECKING:
     from foretrace.core.trace import Isolation
@@ -172,7 +173,7 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
             ("references passed", f"{checked.references_passed:,} of {with_reference:,}"),
             ("empty answers passed", checked.empty_passed),
             ("without a reference", checked.without_reference),
-            ("public tests", f"{checked.public:,}, at {checked.with_public:,} problems"),
+            ("public tests", f"{checked.public:,}, at {count_things(checked.with_public, 'problem')}"),
             ("hidden tests", checked.hidden),
             ("forms of judging", _list_forms(checked.forms)),
             ("isolation", f"level {isolation.level} ({isolation.sandbox})"),
@@ -188,6 +189,11 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
         output.note(
             f"the sandbox imports no installed packages but those that it is told to: give --preload "
             f"{'+'.join(missing)}, once they are installed"
+        )
+    if any(fault.detail.startswith(("Timeout: ", "MemoryError: ")) for fault in checked.faults):
+        output.note(
+            "all tests of a problem share the limits of one run: --wall-s, --cpu-s and --memory-mb raise them "
+            "(give them to generate too)"
         )
 
 

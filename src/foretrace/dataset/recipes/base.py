@@ -5,12 +5,15 @@ To add one, write a module in this folder whose `PLUGIN` has the members of `Rec
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import UsageError
 from foretrace.core.message_columns import MessageColumn
 from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.core.trace import Trace
@@ -56,6 +59,18 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
     "weight": "float",
 }
 """Columns of every row: origin, outcome of the attempt, and weight of that outcome. `step` is the message's index."""
+_VALUES: dict[ColumnType, Any] = {
+    "messages": list[tuple[str, str]],
+    "json_list": list[Any],
+    "string": str | None,
+    "strings": list[str] | None,
+    "int": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None,
+    "float": float | None,
+    "bool": bool | None,
+    "action": ActionType,
+    "actions": list[ActionType],
+}
+"""The values that a column of each type holds. A message is (role, content)."""
 
 
 class Row(NamedTuple):
@@ -150,15 +165,29 @@ class Config:
     has_references: bool = False
     """Whether references are scored on its rows. Their figures then go to its repository on the Hub."""
 
+    def __post_init__(self) -> None:
+        for column, kind in self.columns.items():
+            if kind not in _VALUES:
+                known = ", ".join(_VALUES)
+                raise UsageError(f"config {self.name}: column {column} has the type {kind!r}; choose one of {known}")
+
     def make_row(self, values: dict[str, Any]) -> Row:
         """A row with these values, made by a recipe or read back.
 
         Raises:
-            ValueError: a column has no value.
+            ValueError: a column has no value or one of another type, or a value has no column.
         """
-        if lacking := self.columns.keys() - values.keys():
-            raise ValueError(f"a row of the config {self.name} has no value for {', '.join(sorted(lacking))}")
+        try:
+            msgspec.convert(values, _make_row_type(tuple(self.columns.items())))
+        except msgspec.ValidationError as error:
+            raise ValueError(f"a row of the config {self.name} does not fit its columns: {error}") from None
         return Row(self.name, values["key"], values["step"], self.salt(values) if self.salt else "", values)
+
+
+@functools.cache
+def _make_row_type(columns: tuple[tuple[str, ColumnType], ...]) -> type[msgspec.Struct]:
+    fields = [(f"column{at}", _VALUES[kind], msgspec.field(name=name)) for at, (name, kind) in enumerate(columns)]
+    return msgspec.defstruct("Values", fields, forbid_unknown_fields=True)
 
 
 class Recipe(Protocol):

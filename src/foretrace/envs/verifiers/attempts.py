@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -67,15 +68,17 @@ def read_sampling(arguments: Mapping[str, Any]) -> Sampling:
 
 
 def make_report(episode: Episode) -> dict[str, Any]:
-    """A summary of a finished episode as plain values, without tests or messages."""
-    trace = episode.trace()
+    """A finished episode as plain values, without tests. `trace` is what the source `verifiers_traces` imports."""
+    plain = json.dumps([msgspec.to_builtins(episode.trace()), episode.code], ensure_ascii=False)
+    trace, code = json.loads(plain.encode("utf-8", "replace"))  # without lone surrogates
     return {
-        "key": trace.key,
-        "problem": trace.task.id,
+        "key": trace["key"],
+        "problem": trace["task"]["id"],
         "protocol": episode.protocol.name,
-        "outcome": msgspec.to_builtins(trace.outcome),
-        "reward_formula": trace.extra["reward_formula"],
-        "code": episode.code.encode("utf-8", "replace").decode(),
+        "outcome": trace["outcome"],
+        "reward_formula": trace["extra"]["reward_formula"],
+        "code": code,
+        "trace": trace,
     }
 
 

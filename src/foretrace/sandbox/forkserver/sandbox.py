@@ -7,6 +7,8 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+import msgspec
+
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
@@ -25,7 +27,7 @@ MIN_STRONG_LEVEL = 2
 _PID_NAMESPACE_LEVEL = 3
 """From this level on, a session can fork: its processes end with their namespace."""
 _PRELOAD_MEMORY_MB = 1024
-"""Address space of a run with preloaded packages, MiB, if the user sets no limits."""
+"""Address space of a run with preloaded packages, MiB, unless the user sets another limit."""
 
 
 class VerifiedPool(NamedTuple):
@@ -45,8 +47,8 @@ class ForkServerSandbox:
         self._settings = settings or SandboxSettings()
         self._preload = parse_preload(self._settings.preload)
         self._limits = self._settings.limits
-        if self._preload and self._limits.memory_mb < _PRELOAD_MEMORY_MB and self._limits == Limits():
-            self._limits = Limits(memory_mb=_PRELOAD_MEMORY_MB)
+        if self._preload and self._limits.memory_mb == Limits().memory_mb:
+            self._limits = msgspec.structs.replace(self._limits, memory_mb=_PRELOAD_MEMORY_MB)
         self._workers = self._settings.workers or usable_cores()
         self._verified: VerifiedPool | None = None
         self._lock = asyncio.Lock()

@@ -2,7 +2,7 @@
 
 Each branch of a graph (the path to a leaf) is an attempt. Replies that an earlier branch already has were made only
 once: their author is `demo` in later branches. Model calls are timed. Tools are not, since the gap before the next call
-includes the harness.
+includes the harness. An episode of `foretrace-env` holds foretrace's own trace, which is taken with the graph's tokens.
 """
 
 from __future__ import annotations
@@ -81,6 +81,10 @@ class _Graph:
         self._calls = {node: call for call in calls if (node := as_count(call.get("node"))) is not None}
         self._seen: set[int] = set()
         """Nodes of the branches read so far."""
+        self._info = dict(get_dict(raw, "info"))
+        self._own = get_dict(get_dict(self._info, "foretrace"), "trace")
+        if self._own:
+            del self._info["foretrace"]
 
     def read(self, path: Path, row: int) -> Iterator[Trace | Drop]:
         inner = set(self._parents)
@@ -91,7 +95,11 @@ class _Graph:
             while at is not None:
                 nodes.append(at)
                 at = self._parents[at]
-            yield self._make_trace(nodes[::-1], number, path, row)
+            trace = self._make_trace(nodes[::-1], number, path, row)
+            if not self._own or isinstance(trace, Drop):
+                yield trace
+            elif not number:
+                yield _take_own(self._own, trace)
         if not leaves:
             yield Drop("no_agent_turn", f"row {row}: a trace without nodes")
 
@@ -124,7 +132,12 @@ class _Graph:
             tool_versions={"verifiers": version},
             tools=read_tool_specs(tools),
             outcome=_read_outcome(raw),
-            extra={"env": env, "episode": self._episode.get("id"), "task": task.get("type"), "info": raw.get("info")},
+            extra={
+                "env": env,
+                "episode": self._episode.get("id"),
+                "task": task.get("type"),
+                "info": self._info or None,
+            },
         )
 
     def _add_node(self, talk: Conversation, index: int, sampled: Sampled | None) -> None:
@@ -162,6 +175,29 @@ class _Graph:
             extra=extra,
             **more,
         )
+
+
+def _take_own(own: dict[str, Any], graph: Trace) -> Trace:
+    """foretrace's own trace of an episode, with the key and the tokens of its graph."""
+    try:
+        trace = msgspec.convert({**own, "id": ""}, Trace)
+    except msgspec.ValidationError:
+        return graph
+    messages = list(trace.messages)
+    for at, (message, node) in enumerate(zip(messages, graph.messages, strict=False)):
+        if node.sampled and node.sampled.token_ids and (message.role, node.role).count("assistant") != 1:
+            messages[at] = msgspec.structs.replace(message, sampled=node.sampled)
+    place = graph.provenance
+    origin = msgspec.structs.replace(
+        trace.provenance,
+        source=place.source,
+        raw_file=place.raw_file,
+        raw_row=place.raw_row,
+        raw_id=place.raw_id,
+        tool_versions=trace.provenance.tool_versions | place.tool_versions,
+    )
+    extra = trace.extra | graph.extra
+    return msgspec.structs.replace(trace, key=graph.key, messages=tuple(messages), provenance=origin, extra=extra)
 
 
 def _split_tokens(nodes: list[dict[str, Any]]) -> list[Sampled | None]:
