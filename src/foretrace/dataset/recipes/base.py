@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -59,12 +59,13 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
     "weight": "float",
 }
 """Columns of every row: origin, outcome of the attempt, and weight of that outcome. `step` is the message's index."""
+_Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _VALUES: dict[ColumnType, Any] = {
     "messages": list[tuple[str, str]],
     "json_list": list[Any],
     "string": str | None,
     "strings": list[str] | None,
-    "int": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None,
+    "int": _Int32 | None,  # pyright: ignore[reportOperatorIssue]
     "float": float | None,
     "bool": bool | None,
     "action": ActionType,

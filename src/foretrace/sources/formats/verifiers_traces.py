@@ -81,10 +81,10 @@ class _Graph:
         self._calls = {node: call for call in calls if (node := as_count(call.get("node"))) is not None}
         self._seen: set[int] = set()
         """Nodes of the branches read so far."""
-        self._info = dict(get_dict(raw, "info"))
+        self._info = raw.get("info")
         self._own = get_dict(get_dict(self._info, "foretrace"), "trace")
         if self._own:
-            del self._info["foretrace"]
+            self._info = {name: value for name, value in get_dict(raw, "info").items() if name != "foretrace"}
 
     def read(self, path: Path, row: int) -> Iterator[Trace | Drop]:
         inner = set(self._parents)
@@ -136,7 +136,7 @@ class _Graph:
                 "env": env,
                 "episode": self._episode.get("id"),
                 "task": task.get("type"),
-                "info": self._info or None,
+                "info": self._info,
             },
         )
 
