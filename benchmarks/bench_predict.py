@@ -196,7 +196,7 @@ def print_row(*cells: str) -> None:
 
 
 def write_share(row: Any) -> str:
-    """A figure and its 95 % interval; nothing for one that is not measured."""
+    """A figure and its 95% interval; nothing for one that is not measured."""
     return "-" if row is None else f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
 
 

@@ -40,7 +40,7 @@ def write_issue(rng: random.Random) -> str:
 
 
 def reword(text: str, rng: random.Random) -> str:
-    """5 % of the words replaced, identifiers renamed, another repository."""
+    """5% of the words replaced, identifiers renamed, another repository."""
     for name in sorted(set(re.findall(r"\b\w+_\w+\b", text))):
         text = re.sub(rf"\b{name}\b", f"{rng.choice(_VOCABULARY)}_{rng.choice(_VOCABULARY)}", text)
     text = re.sub(r"\b[a-z]+/[a-z]+\b", f"{rng.choice(_VOCABULARY)}-x/{rng.choice(_VOCABULARY)}", text)

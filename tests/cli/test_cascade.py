@@ -47,6 +47,6 @@ def test_figures_of_one_group_or_task_have_no_interval(capsys: pytest.CaptureFix
     show_lines(Output(), [("memory", [row])], groups=1)
     show_lines(Output(), [("memory", [row])], groups=2)
     assert [line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()[1::2]] == [
-        "50 %",
-        "50 % [50, 50]",
+        "50%",
+        "50% [50, 50]",
     ]

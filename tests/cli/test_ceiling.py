@@ -28,17 +28,15 @@ def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     assert (done.code, done.err) == (0, "")
     first, second, *rest, last = done.out.splitlines()
     assert last == (
-        "hardly worth it: 5 % of the time is saved if 70 % of the guesses are right and accepted; "
-        "`read_file` carries 100 % of it"
+        "hardly worth it: 5% of the time is saved if 70% of the guesses are right and accepted; "
+        "`read_file` carries 100% of it"
     )
-    assert first == "a perfect predictor of the next call saves at most 7.1 % [0, 11] of 56 s"
-    assert second.startswith(
-        "4 traces of 4 tasks; times are known of 71 % of 14 steps: 68 % the model's, 32 % the tools'"
-    )
+    assert first == "a perfect predictor of the next call saves at most 7.1% [0, 11] of 56 s"
+    assert second.startswith("4 traces of 4 tasks; times are known of 71% of 14 steps: 68% the model's, 32% the tools'")
     assert any(line.startswith("guess 3 calls ahead") for line in rest) and "unknown times: no model time 4" in rest
-    assert [line.split("  ")[-1].strip() for line in rest if line.startswith("guess ")] == ["71 %"] * 4
+    assert [line.split("  ")[-1].strip() for line in rest if line.startswith("guess ")] == ["71%"] * 4
     allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--guess-latency", "0", "--seed", "3")
-    assert allowed.out.startswith("a perfect predictor of the next call saves at most 29 % ")
+    assert allowed.out.startswith("a perfect predictor of the next call saves at most 29% ")
 
 
 def test_workers_change_nothing(run: Run, timed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ def test_what_it_prints_at_its_end(made: Made, run: Run) -> None:
     ceiling, note, _, score, _, majority, *_ = shown.out.partition("\n5. ")[2].splitlines()
     assert ceiling.startswith("ceiling  a perfect predictor of the next call saves at most ")
     assert note.startswith("of the 20 generated traces")
-    assert score.startswith("6. score  ") and majority.split()[:3] == ["majority", "34", "%"]
+    assert score.startswith("6. score  ") and majority.split()[:3] == ["majority", "34%", "[32,"]
     assert shown.out.splitlines()[-1] == f"see it in a browser  {made.out / 'dataset/report.html'}"
 
 

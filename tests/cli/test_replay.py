@@ -43,27 +43,26 @@ def test_one_sentence_says_what_is_saved(run: Run, timed: Path, guesses: Path) -
     assert (done.code, done.err) == (0, "")
     first, second, third, *rest = done.out.splitlines()
     assert first == (
-        "this predictor would have saved 6.1 % [0, 12] of 1 min 38 s: 6 s, 1.07 times as fast; "
-        "a perfect predictor would have saved 12 % [12, 12]"
+        "this predictor would have saved 6.1% [0, 12] of 1 min 38 s: 6 s, 1.07 times as fast; "
+        "a perfect predictor would have saved 12% [12, 12]"
     )
     assert second == (
         "run early: 12 calls, 4 used, 8 not; held back as not safe: 4 guesses; 12 s of tool time "
         "wasted, 2 s for each second saved"
     )
     assert third == (
-        "4 traces of 4 tasks; times are known of 80 % of 20 steps with a prediction; the first guess is right at 50 % "
-        "of those with calls, at 50 % of those that are safe to run early"
+        "4 traces of 4 tasks; times are known of 80% of 20 steps with a prediction; the first guess is right at 50% "
+        "of those with calls, at 50% of those that are safe to run early"
     )
-    assert "saved            6.1 %  12 %" in rest
+    assert "saved            6.1%  12%" in rest
     assert any(line.startswith("all (this)") for line in rest)
-    assert any(line.startswith("0.8                         4     4  6 s    6.1 %        0 s") for line in rest), (
+    assert any(line.startswith("0.8                         4     4  6 s    6.1%         0 s") for line in rest), (
         done.out
     )
     assert "assumed: a wrong call takes the median in these traces of calls of the same name (8)" in rest
     assert rest[-3] == "unknown times: no model time 4"
     assert (
-        rest[-1]
-        == "worth it: 6.1 % of the time is saved with 50 % of the guesses right; `read_file` carries 100 % of it"
+        rest[-1] == "worth it: 6.1% of the time is saved with 50% of the guesses right; `read_file` carries 100% of it"
     )
 
 

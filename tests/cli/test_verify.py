@@ -47,7 +47,7 @@ def test_verify_pairs_then_score(run: Run, sample_dataset: Path, judge: str, tmp
     assert report["scored"] == 2 * report["rows"] > 0
     shown = run("score", out, sample_dataset, "--quiet")
     assert (shown.code, shown.err) == (0, "")
-    assert f"{judge} on {report['rows']} test pairs" in shown.out and "50 % [50, 50]" in shown.out
+    assert f"{judge} on {report['rows']} test pairs" in shown.out and "50% [50, 50]" in shown.out
     found = run("score", out, sample_dataset, "--quiet", "--json").json
     assert {row["accuracy"]["value"] for row in found["families"]} == {0.5}
     refused = run("score", out, sample_dataset, "--quiet", "--against", out)

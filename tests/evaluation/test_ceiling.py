@@ -150,7 +150,7 @@ def test_times_from_stamps_may_hold_a_wait() -> None:
 
 
 def test_intervals_hold_the_true_share() -> None:
-    """95 % intervals of 80 small worlds hold the true share in about 95 % of them."""
+    """95% intervals of 80 small worlds hold the true share in about 95% of them."""
     held = 0
     draw, tasks = random.Random(5), [f"{n}" for n in range(60)]
     for world in range(80):

@@ -220,7 +220,7 @@ def test_nothing_saved_says_why(options: dict[str, Any], right: bool, why: str) 
 
 @pytest.mark.parametrize(
     ("many", "late_s", "shares"),
-    [(1, 0.1, ("2.9 %", "10 %", "10 %", "18 %")), (7, 4.7, ("3.0 %", "70 %", "26 %", "43 %"))],
+    [(1, 0.1, ("2.9%", "10%", "10%", "18%")), (7, 4.7, ("3.0%", "70%", "26%", "43%"))],
 )
 def test_a_verdict_says_how_good_the_guesses_are_and_must_be(many: int, late_s: float, shares: tuple[str, ...]) -> None:
     """Right guesses that come late are worth fewer that are in time, of which so many are needed."""
@@ -228,7 +228,7 @@ def test_a_verdict_says_how_good_the_guesses_are_and_must_be(many: int, late_s: 
     found = replay(traces, plant(traces, lambda n: n < many, lambda n: {"seconds": late_s if n < many else 0.1}))
     assert found.conclusion.text == (
         "not worth it: {} of the time is saved with {} of the guesses right, as much as {} right and in time would "
-        "give; 5 % needs about {}; `read_file` carries 100 % of it"
+        "give; 5% needs about {}; `read_file` carries 100% of it"
     ).format(*shares)
 
 

@@ -91,7 +91,7 @@ def load_weights(folder: Path) -> dict[str, Any]:
 def test_all_steps_are_done_in_their_order(ran: Ran) -> None:
     titles = [line for line in ran.printed.splitlines() if line.startswith("== ")]
     assert [title.split()[1] for title in titles] == [f"{number}." for number in range(1, 9)]
-    assert "a perfect predictor of the next call saves at most 8.7 %" in ran.printed
+    assert "a perfect predictor of the next call saves at most 8.7%" in ran.printed
 
 
 def test_each_training_changes_the_model(ran: Ran) -> None:

@@ -462,7 +462,7 @@ def test_two_runs_side_by_side(tmp_path: Path, open_tab: Callable[..., Tab], wid
     foretrace.view([tmp_path / "before", tmp_path / "after"], out=tmp_path / "v")
     tab = open_tab(*WIDTHS[width])
     tab.open(tmp_path / "v" / "index.html", "#=runs")
-    assert tab.texts(".problems .rate") == ["0.0 %", "100 %"]
+    assert tab.texts(".problems .rate") == ["0.0%", "100%"]
     assert [text.split("\u00b7")[0].strip() for text in tab.texts(".runs tbody th")] == ["after", "before"]
     tab.keep(f"runs-{width}")
     for name, mark in (("before", "failed"), ("after", "success")):  # one key, in both folders
@@ -516,7 +516,7 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     assert {"most sure and wrong: a.jsonl", "least sure: b.jsonl", "files disagree"} <= set(orders)
     tab.page.locator("select[aria-label=order]").select_option("most sure and wrong: b.jsonl")
     first = tab.page.locator(".datarow").first.locator(".guessline").nth(1).locator(".guess").first.inner_text()
-    assert first.startswith("\u2715") and "90 %" in first
+    assert first.startswith("\u2715") and "90%" in first
     tab.open(dataset_page, "#=verifier")
     tab.page.locator(".datarow > summary").first.click()
     tab.wait_for(".pair")

@@ -29,7 +29,7 @@ class ComparedText(NamedTuple):
 
 
 def allow_differences(words: int) -> int:
-    """How many of this many words may differ between copies: about 15 %, fewer in a short text."""
+    """How many of this many words may differ between copies: about 15%, fewer in a short text."""
     if words < LEAST_NEAR:
         return 0
     return int(1 + 0.08 * words) if words < 2 * LEAST_NEAR else int(1 + 0.15 * words)

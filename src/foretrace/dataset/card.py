@@ -64,7 +64,7 @@ def put_references(card: str, references: References) -> str:
         title: place for title, place in _REFERENCE_FIGURES.items() if any(place in rows for rows in found.values())
     }
     about = (
-        "On the eval rows, in percent, with 95 % intervals by group. The score of a predictor of yours is shown "
+        "On the eval rows, in percent, with 95% intervals by group. The score of a predictor of yours is shown "
         "beside them."
     )
     table = [[name, *(_write_percent(rows.get(place)) for place in columns.values())] for name, rows in found.items()]
@@ -201,7 +201,7 @@ def _write_scoring(manifest: Mapping[str, Any], configs: Sequence[Config], place
         "```",
         "",
         "It compares action type, tool and call with the row's, on the rows as they come (`natural`), on equally many "
-        "of each action (`balanced`), and on those whose calls are safe to run early, with 95 % intervals by `group`. "
+        "of each action (`balanced`), and on those whose calls are safe to run early, with 95% intervals by `group`. "
         "A row without an answer counts as wrong.",
     ]
 
@@ -227,7 +227,7 @@ def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
         return []
     about = (
         "What a shallow reader of prompt and completion gets right (counts, places, overlaps; fitted on train, "
-        "measured on test, a 99 % interval by groups): so much of a family is easy. It is not a gate."
+        "measured on test, a 99% interval by groups): so much of a family is easy. It is not a gate."
     )
     rows = [[family, describe_difficulty(figures)] for family, figures in families.items()]
     return ["## Difficulty", "", about, "", *_write_table(["family", "right"], rows)]

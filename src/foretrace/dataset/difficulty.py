@@ -58,7 +58,7 @@ def measure_difficulty(
     pairs: Mapping[str, Sequence[ShallowPair]], families: Collection[str]
 ) -> dict[str, dict[str, Any]]:
     """Fit and measure the shallow reader on each of the families, given pairs by `split/family`: its share of correct
-    test pairs with an interval (99 %, by groups), and the numbers of training pairs, test pairs and test groups. The
+    test pairs with an interval (99%, by groups), and the numbers of training pairs, test pairs and test groups. The
     share is None if there were too few training pairs, or no test pairs."""
     found = sorted({name.partition("/")[2] for name in pairs} & {*families})
     return {

@@ -33,7 +33,7 @@ WINDOW_BYTES = 2 << 20
 """Characters of distinct text after which a window is shuffled and written as a row group."""
 WINDOW_ROWS = 4096
 _COMPRESSION_LEVEL = 3
-"""For zstd: level 6 makes files 8 % smaller, and takes twice as long."""
+"""For zstd: level 6 makes files 8% smaller, and takes twice as long."""
 
 
 def find_rank(seed: int, row: Row) -> str:

@@ -53,7 +53,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     dedup: Dedup | None = None
     """Of trajectories that are copies, keep the successful ones, then the shortest; `None` keeps all."""
     allow_unread: bool = False
-    """Accept traces in which more than 2 % of the agent's messages contain an unread call."""
+    """Accept traces in which more than 2% of the agent's messages contain an unread call."""
     keep_flagged: bool = False
     """Keep successful attempts with a step flagged as a cheat."""
     license_allow: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ class Resamples:
     def find_ratio_intervals(
         self, ratios: Sequence[tuple[Sequence[float], Sequence[float]]]
     ) -> list[tuple[float, float] | tuple[None, None]]:
-        """The 95 % interval of each ratio of two sums over the rows; (None, None) if fewer than two rows contribute to
+        """The 95% interval of each ratio of two sums over the rows; (None, None) if fewer than two rows contribute to
         the denominator."""
         sums = self.sum(np.array([*(part for part, _ in ratios), *(whole for _, whole in ratios)]).T).T
         intervals: list[tuple[float, float] | tuple[None, None]] = []
@@ -74,7 +74,7 @@ def _divide(parts: Any, wholes: Any) -> Any:
 
 
 def find_interval(values: Any) -> tuple[float, float] | None:
-    """The 95 % interval of a measurement of `Resamples`; None if no draw has a value."""
+    """The 95% interval of a measurement of `Resamples`; None if no draw has a value."""
     spread = values[1:]
     spread = spread[~np.isnan(spread)]
     if not len(spread):

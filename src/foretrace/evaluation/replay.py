@@ -222,7 +222,7 @@ class Replay:
         return threshold is None or (value is not None and value >= threshold)
 
     def _measure_frontier(self, steps: Sequence[PlannedStep], base_s: float) -> list[FrontierPoint]:
-        """Results without a threshold, with thresholds that exclude 10 % of the guesses, 20 %, and so on, and with the
+        """Results without a threshold, with thresholds that exclude 10% of the guesses, 20%, and so on, and with the
         given one."""
         values = sorted(
             value

@@ -40,7 +40,7 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
     saved_s: float | None
     share: float | None
     low: float | None
-    """Lower end of the share's 95 % interval over tasks."""
+    """Lower end of the share's 95% interval over tasks."""
     high: float | None
 
 
@@ -86,7 +86,7 @@ def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) ->
     if share is None:
         return Conclusion(worth="unknown", text="no verdict: too few times are known")
     if share < WORTH_SHARE:
-        text = f"not worth it: even if every guess is right, {write_share(share)} of the time is saved (less than 5 %)"
+        text = f"not worth it: even if every guess is right, {write_share(share)} of the time is saved (less than 5%)"
         return _conclude("no", None, text, saved_by_call)
     acceptance = WORTH_SHARE / share
     if acceptance <= COMMON_ACCEPTANCE:
@@ -95,7 +95,7 @@ def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) ->
         worth, start = "with_a_good_predictor", "worth it only with a good predictor"
     else:
         worth, start = "no", "hardly worth it"
-    text = f"{start}: 5 % of the time is saved if {write_share(acceptance)} of the guesses are right and accepted"
+    text = f"{start}: 5% of the time is saved if {write_share(acceptance)} of the guesses are right and accepted"
     return _conclude(worth, acceptance, text, saved_by_call)
 
 
@@ -115,7 +115,7 @@ def conclude_replay(
         text += f"; even a perfect predictor saves {write_share(perfect)}"
     elif share < WORTH_SHARE:
         in_time = write_share(share / perfect)  # in units of `acceptance`
-        text += f", as much as {in_time} right and in time would give; 5 % needs about {write_share(acceptance)}"
+        text += f", as much as {in_time} right and in time would give; 5% needs about {write_share(acceptance)}"
     return _conclude(worth, acceptance, text, saved_by_call)
 
 
@@ -133,6 +133,6 @@ def _conclude(worth: Any, acceptance: float | None, text: str, saved_by_call: Ma
 
 
 def write_share(share: float) -> str:
-    """A share as people write it: `18 %`, `1.9 %`, `0 %`."""
+    """A share as people write it: `18%`, `1.9%`, `0%`."""
     percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f} %"
+    return f"{percent:.0f}%" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f}%"

@@ -9,7 +9,7 @@ from foretrace.core.report import Report
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """A share in [0, 1], with its 95 % interval over resampled groups."""
+    """A share in [0, 1], with its 95% interval over resampled groups."""
 
     value: float | None
     """None if no row counts."""

@@ -21,7 +21,7 @@ def document(*messages: dict[str, Any], version: str = "mini-swe-agent-1.1", **i
 
 @needs_shared
 def test_counts_and_times() -> None:
-    """The file stamps each reply and each result: the runs took what lies between, to 1 %."""
+    """The file stamps each reply and each result: the runs took what lies between, to 1%."""
     trace, account = read_one("mini_swe_agent", FILE)
     raw = [m.get("extra", {}).get("timestamp") for m in json.loads(FILE.read_text())["messages"]]
     assert list(recognize(FILE)) == ["mini_swe_agent"]

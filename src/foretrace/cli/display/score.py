@@ -43,7 +43,7 @@ _LOST = {"failed": "failed", "no_action": "name no action"}
 
 
 def _write_share(share: Share, *, points: bool = True) -> str:
-    """A share with its interval: `18 % [12, 24]`, or `0.18 [0.12, 0.24]`."""
+    """A share with its interval: `18% [12, 24]`, or `0.18 [0.12, 0.24]`."""
     if share.value is None or share.low is None or share.high is None:
         return "-"
     if points:

@@ -37,11 +37,11 @@ _EFFECT_ROWS, _PATTERNS = 30, 5
 
 def write_points(share: float) -> str:
     """A share in percent, without the sign: `18`, `1.9`."""
-    return write_share(share).removesuffix(" %")
+    return write_share(share).removesuffix("%")
 
 
 def write_saving(saving: Saving) -> str:
-    """A saving as `18 % [12, 24]`; without the interval if fewer than two tasks are known."""
+    """A saving as `18% [12, 24]`; without the interval if fewer than two tasks are known."""
     share = write_share(saving.share or 0.0)
     if saving.low is None or saving.high is None:
         return share

@@ -75,7 +75,7 @@ const foretrace = (() => {
   const number = (value, digits = 0) =>
     value === null || value === undefined ? "–" : Math.abs(value) >= 1e12 ? Number(value).toExponential(2) : value.toLocaleString("en", { maximumFractionDigits: digits });
   const counted = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;
-  const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part === whole ? 0 : 1)} %` : "–");
+  const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part === whole ? 0 : 1)}%` : "–");
 
   function seconds(value) {
     if (value === null || value === undefined) return "–";
@@ -848,7 +848,7 @@ const foretrace = (() => {
     const token = (n) => {
       const lp = logprobs[n];
       const bin = lp === undefined ? "unknown" : `p${LOGPROB_BINS.findIndex((b) => lp >= b) < 0 ? 5 : LOGPROB_BINS.findIndex((b) => lp >= b)}`;
-      return h("i", { class: bin, title: `token ${n}${lp === undefined ? "" : `: logprob ${lp}, ${(100 * Math.exp(lp)).toPrecision(2)} %`}` }, ids[n] ?? "?");
+      return h("i", { class: bin, title: `token ${n}${lp === undefined ? "" : `: logprob ${lp}, ${(100 * Math.exp(lp)).toPrecision(2)}%`}` }, ids[n] ?? "?");
     };
     return lazy(h("span", {}, about.filter(Boolean).join(", ")), () => {
       const known = Math.max(ids.length, logprobs.length);
@@ -856,7 +856,7 @@ const foretrace = (() => {
       const put = (upTo) => { for (let n = box.childNodes.length; n < Math.min(upTo, known); n++) box.append(token(n)); };
       put(TOKENS_AT_ONCE);
       const more = known > TOKENS_AT_ONCE ? h("button.more", { type: "button", onclick: () => { put(known); more.remove(); } }, `show ${number(known - TOKENS_AT_ONCE)} more`) : null;
-      return h("div", {}, box, more, h("p.faint.small", {}, "Ids, as the record has no texts of tokens. ", logprobs.length ? "Darker is less likely: above 95 %, 74 %, 37 %, 8 %, 0.7 %, below. " : "", size > known ? `The first ${number(known)} of them.` : ""));
+      return h("div", {}, box, more, h("p.faint.small", {}, "Ids, as the record has no texts of tokens. ", logprobs.length ? "Darker is less likely: above 95%, 74%, 37%, 8%, 0.7%, below. " : "", size > known ? `The first ${number(known)} of them.` : ""));
     }, false, "tokenfold");
   }
 
@@ -1076,7 +1076,7 @@ const foretrace = (() => {
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
         lengths.length ? section("Prompt lengths", promptLengths(lengths), h("p.faint.small", {}, "of all rows; bars are shares of the rows, on one scale")) : null,
         section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), h("h3", {}, "by strength"), bars(Object.entries(m.strengths || {})),
-          Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
+          Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99% interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
@@ -1125,14 +1125,14 @@ const foretrace = (() => {
 
   // ---- what `score` and `replay` wrote ----
   const points = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
-  const withInterval = (row) => (row && row.value !== null ? h("span.estimate", {}, `${points(row.value)} %`, h("span.sub", {}, `[${points(row.low)}, ${points(row.high)}]`)) : "–");
+  const withInterval = (row) => (row && row.value !== null ? h("span.estimate", {}, `${points(row.value)}%`, h("span.sub", {}, `[${points(row.low)}, ${points(row.high)}]`)) : "–");
   const DECISIVE = [["action type", "natural", "type_accuracy"], ["macro-F1", "natural", "macro_f1"], ["tool", "natural", "tool"], ["exact call", "natural", "exact_call"], ["in 3 guesses", "natural", "exact_call@3"], ["exact, safe early", "eligible", "exact_call"]];
 
   /** A line of points (x, y, title, and what stands above it) from 0 to `most` of each; a level is dashed. */
   function curve(about, given, most, xName, yName) {
     const x = (v) => 44 + (340 * v) / (most[0] || 1);
     const y = (v) => 160 - (144 * v) / (most[1] || 1);
-    const tick = (v) => `${Number((100 * v).toPrecision(2))} %`;
+    const tick = (v) => `${Number((100 * v).toPrecision(2))}%`;
     return h("figure.chart", {}, h("svg", { viewBox: "0 0 400 196", role: "img", "aria-label": about },
       [0, 0.5, 1].map((part) => [h("path.grid", { d: `M${x(0)} ${y(part * most[1])} H${x(most[0])}` }), h("text.tick.end", { x: 40, y: y(part * most[1]) + 4 }, tick(part * most[1])), h("text.tick.middle", { x: x(part * most[0]), y: 175 }, tick(part * most[0]))]),
       h("text.tick.middle", { x: x(most[0] / 2), y: 191 }, xName), h("text.tick", { x: 44, y: 10 }, yName),
@@ -1151,19 +1151,19 @@ const foretrace = (() => {
       simpleTable("scores", ["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
       found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable("better by, in points", ["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
       calibration ? [h("h3", {}, `is a confidence what it says? (of the ${calibration.of}; calibration error ${points(calibration.ece)} points)`),
-        reliabilityChart(calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`, b.n]), `right ${calibration.of}`),
-        h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
-      found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
+        reliabilityChart(calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)}%: ${points(b.right)}% of ${b.n} right`, b.n]), `right ${calibration.of}`),
+        h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)}%`, `${points(c.coverage)}%`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
+      found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)}%`, `${points(p.accepted)}%`, `${points(p.precision)}%`, `${points(p.recall)}%`]))] : null];
   }
 
   function replayResult(found) {
     const base = found.base_s || 1;
-    const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)} %, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
+    const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)}%, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
     const most = [Math.max(...line.map((p) => p[0]), 0.001), Math.max(...line.map((p) => p[1]), found.oracle.share || 0, 0.001)];
-    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: times are known of ${number(found.known_steps)} of ${counted(found.steps, "step")} with a prediction.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
-      h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, found.hits ? "success" : ""), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`times known of ${points(found.coverage)} %`)),
-      line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)} %`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
-      simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
+    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: times are known of ${number(found.known_steps)} of ${counted(found.steps, "step")} with a prediction.` : [h("b", {}, `saves ${points(found.share)}%`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)}%`]),
+      h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, found.hits ? "success" : ""), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`times known of ${points(found.coverage)}%`)),
+      line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)}%`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
+      simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)}%`, seconds(p.wasted_s)])),
       found.assumed.map((a) => h("p.faint.small", {}, `assumed: ${a.text} (${number(a.count)})`))];
   }
 
@@ -1207,7 +1207,7 @@ const foretrace = (() => {
   }
 
   function datasetRow(config, r) {
-    const marks = (r.guesses || []).map((g, n) => h("span.guessline", {}, h("span.faint.oneline", {}, meta.predictions[n].name), h("span.guess", { class: g ? (g[1] ? "good" : "bad") : "" }, g ? `${g[1] ? "✓" : "✕"} ${g[0] ?? "(none)"}${g[3] === null ? "" : ` ${(g[3] * 100).toFixed(0)} %`}` : "– none"),
+    const marks = (r.guesses || []).map((g, n) => h("span.guessline", {}, h("span.faint.oneline", {}, meta.predictions[n].name), h("span.guess", { class: g ? (g[1] ? "good" : "bad") : "" }, g ? `${g[1] ? "✓" : "✕"} ${g[0] ?? "(none)"}${g[3] === null ? "" : ` ${(g[3] * 100).toFixed(0)}%`}` : "– none"),
       g && g[4] ? [callLine(g[4], g[5]), h("span.guess", { class: g[2] ? "good" : "bad" }, g[2] ? "✓ call" : "✕ call")] : null));
     const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action), r.rejected_action ? h("span", {}, `not ${r.rejected_action}`) : null, r.family ? chip(`${r.family}, ${r.strength}`) : null, r.tool ? callLine(r.tool, r.arguments) : h("span.grow"),
       h("span.oneline.key", { title: r.key }, `${r.key} #${r.step}`), h("span.n", {}, r.split), marks];
