@@ -6,7 +6,7 @@ Two tables, with the bar of each figure beside it, and the misses named below. *
 repository; `--rows` names rows of your own (several hundred traces or more, for intervals that say something), else it
 is the few SWE-style rows of ../shared/data. **How fast**: `--traces` attempts that the row maker (`SCRIPT N OUT.jsonl`,
 looked for in ../shared/bench) makes of a few real ones. How right a predictor is on those says nothing, since what is
-tested was made of the same attempts as what is learnt. All times are of this process's CPU, since others may use the
+tested was made of the same attempts as what is learned. All times are of this process's CPU, since others may use the
 machine. 1,500 attempts give 20,000 rows to learn from; with fewer, a fit is said to take what it would if it grew with
 the rows, which is more than it does.
 """
@@ -105,8 +105,8 @@ def measure_accuracy(dataset: Path, misses: list[str]) -> None:
     scored = {name: foretrace.score(file.out, dataset) for name, file in files.items()}
     some = scored["memory"]
     print(
-        f"how right, on real rows: {some.rows:,} eval steps of {some.groups} repositories, learnt from "
-        f"{files['memory'].learnt_rows:,} rows of others\n"
+        f"how right, on real rows: {some.rows:,} eval steps of {some.groups} repositories, learned from "
+        f"{files['memory'].learned_rows:,} rows of others\n"
     )
     print_row("predictor", "type", f"exact, top-1 (bar {TOP_1.limit:.2f})", f"exact, top-3 (bar {TOP_3.limit:.2f})")
     types: list[float] = []
@@ -161,7 +161,7 @@ def measure_service(dataset: Path, address: Path, misses: list[str]) -> None:
 def measure_times(dataset: Path, misses: list[str]) -> None:
     """Print how long each predictor learns and guesses; add the bars that are missed."""
     train, asked = read_rows(dataset, "proposer", "train")[:FIT_ROWS], read_rows(dataset, "eval", "test")[:GUESSES]
-    print(f"\nhow fast, on made rows, in CPU time: {len(train):,} rows learnt, {len(asked):,} guesses of 5\n")
+    print(f"\nhow fast, on made rows, in CPU time: {len(train):,} rows learned, {len(asked):,} guesses of 5\n")
     print_row(
         "predictor", "fit, s", f"of {FIT_ROWS:,} rows (bar {FIT.limit:g})", f"p50, ms (bar {P50.limit:g})", "p95, ms"
     )

@@ -3,7 +3,7 @@
     python benchmarks/bench_speculation.py [--quick] [--protocol NAME]
 
 A scripted model takes 1 s for each reply, and its code runs for 0.5 s before it defines anything, as do the blocks and
-judgements of it. On the built-in problems, in each protocol: with the guesses of `tests`, with those of an
+judgments of it. On the built-in problems, in each protocol: with the guesses of `tests`, with those of an
 earlier run of which every second one is made wrong (`half`), with wrong ones only (`wrong`), and without any.
 Everything goes to bench-out/speculation.json. A missed bar does not change the exit code.
 """

@@ -48,7 +48,7 @@ _BINS = (0.9, 0.95, 0.97, 0.98, 0.985, 0.99, 1.01)
 
 
 class JudgedStep(NamedTuple):
-    """One hand-labelled step, and what the rules say of it."""
+    """One hand-labeled step, and what the rules say of it."""
 
     source: str
     rule: str
@@ -57,7 +57,7 @@ class JudgedStep(NamedTuple):
 
 
 def judge_samples() -> list[JudgedStep]:
-    """The hand-labelled steps of the shipped samples."""
+    """The hand-labeled steps of the shipped samples."""
     gold = _read_lines(SAMPLES_GOLD)
     with tempfile.TemporaryDirectory() as folder:
         for name, path in sample_files().items():
@@ -67,7 +67,7 @@ def judge_samples() -> list[JudgedStep]:
 
 
 def judge_sources(folder: Path) -> list[JudgedStep]:
-    """The hand-labelled steps of a folder of sources."""
+    """The hand-labeled steps of a folder of sources."""
     gold = _read_lines(folder / "gold" / "dev.jsonl")
     steps: list[JudgedStep] = []
     for source in sorted({g["source"] for g in gold}):
@@ -132,7 +132,7 @@ def report_worth(steps: Sequence[JudgedStep]) -> str:
     judged = judge_left_out(steps)
     share = sum(step.agrees for step in steps) / len(steps)
     wrong = [confidence for confidence, agrees in judged if not agrees]
-    lines = [f"{len(steps)} steps, {len(wrong)} of them labelled otherwise by hand"]
+    lines = [f"{len(steps)} steps, {len(wrong)} of them labeled otherwise by hand"]
     for name, pairs in (("by rule", judged), ("one for all", [(share, agrees) for _, agrees in judged])):
         brier = sum((p - y) ** 2 for p, y in pairs) / len(pairs)
         mean = sum(p for p, _ in pairs) / len(pairs)

@@ -32,7 +32,7 @@ class Example(msgspec.Struct, frozen=True):
     """The last reply: what the author wrote, and what was injected, in turn."""
     passed: bool
     garbled: frozenset[int] = frozenset()
-    """Which messages, and which parts of the last reply counted on from there, are not to be learnt."""
+    """Which messages, and which parts of the last reply counted on from there, are not to be learned."""
 
 
 def lessons() -> dict[str, Lesson]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foretrace.core.completion import CAPABILITY_NAMES, Capabilities, Sampling
-from foretrace.core.errors import ForetraceError, SandboxError, Setting
+from foretrace.core.errors import ForetraceError, SandboxError, Setting, count_things
 from foretrace.core.progress import ProgressFunc
 from foretrace.registry import load_problems, make_protocol, make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
@@ -216,7 +216,7 @@ def _check_episode(episode: dict[str, Any], trace: Trace, spec: str) -> None:
         last = next((m.content for m in reversed(trace.messages) if m.author == "model"), "")
         excerpt = " ".join(last.split())[-_EXCERPT:]
         raise ForetraceError(
-            f"{spec} wrote no code that could be run in {episode['turns']} turns of {episode['protocol']} "
+            f"{spec} had no code run in {count_things(episode['turns'], 'turn')} of {episode['protocol']} "
             f"(it ended with {excerpt!r}): take a model that follows instructions, or give it room with ",
             Setting("max_tokens"),
         )

@@ -1,4 +1,4 @@
-"""Flags of cheats and marks: on a set that was made up and labelled by hand, and on what each rule turns on."""
+"""Flags of cheats and marks: on a set that was made up and labeled by hand, and on what each rule turns on."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from foretrace.actions.flags import CHEATS, MARKS, Flag, find_flag_meaning, flag
 from foretrace.core.trace import Message, Outcome, Task, Trace
 
 LABELLED = Path(__file__).parent / "gold" / "flags.jsonl"
-"""Two statements, then one short trace a line: its last step by the agent is labelled with a rule, or a
+"""Two statements, then one short trace a line: its last step by the agent is labeled with a rule, or a
 family of rules, or is honest (empty); all steps before it are honest."""
 FAMILIES = ("tests", "answer.read", "history.read", "network.fetched", "success.claimed")
 
 
 class Case(NamedTuple):
-    """One labelled trace."""
+    """One labeled trace."""
 
     family: str
     trace: Trace
     last: int
-    """Index of the step that is labelled."""
+    """Index of the step that is labeled."""
 
 
 def read_cases() -> Iterator[Case]:

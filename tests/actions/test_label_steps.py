@@ -199,7 +199,7 @@ def test_git_diff_is_a_check_only_after_own_edits() -> None:
     ]
 
 
-def test_code_with_a_bad_escape_is_labelled_without_a_warning() -> None:
+def test_code_with_a_bad_escape_is_labeled_without_a_warning() -> None:
     cell = do("python", code="from cart import total\nassert total('\\d') == 1")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -282,7 +282,7 @@ TEXTS = [
     ("I'm sorry for the mix-up. The parcel left on Monday.", "final_answer"),
     ("Sorry, I couldn't find a parcel with that number.", "final_answer"),
     ("Please upload the scan first.", "ask_clarification"),
-    ("Tell me the colour.", "ask_clarification"),
+    ("Tell me the color.", "ask_clarification"),
     ("Please note that the office is closed.", "final_answer"),
     ("Before I book it I need to know your seat.", "ask_clarification"),
     ("I need one more detail.", "ask_clarification"),

@@ -1,4 +1,4 @@
-"""What changes something is never labelled a pure read, however it is written: it would be run early."""
+"""What changes something is never labeled a pure read, however it is written: it would be run early."""
 
 # ruff: noqa: E501 - tables of commands
 from __future__ import annotations

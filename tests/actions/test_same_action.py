@@ -1,4 +1,4 @@
-"""The one definition of the same action: laws, and what the normalised level ignores."""
+"""The one definition of the same action: laws, and what the normalized level ignores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, make_call_key
+from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalize_json, make_call_key
 from foretrace.actions.taxonomy import ActionType
 
 
-def is_same_action(a: Action, b: Action, level: Any = "normalised") -> bool:
+def is_same_action(a: Action, b: Action, level: Any = "normalized") -> bool:
     return make_call_key(a, level) == make_call_key(b, level)
 
 
@@ -40,8 +40,8 @@ def call(tool: str = "viewer", **arguments: object) -> Action:
         (shell("ls # all of it"), shell("ls")),
     ],
 )
-def test_normalised_but_not_exact(a: Action, b: Action) -> None:
-    assert is_same_action(a, b, "normalised")
+def test_normalized_but_not_exact(a: Action, b: Action) -> None:
+    assert is_same_action(a, b, "normalized")
     assert not is_same_action(a, b, "exact")
 
 
@@ -61,7 +61,7 @@ def test_normalised_but_not_exact(a: Action, b: Action) -> None:
     ],
 )
 def test_not_the_same(a: Action, b: Action) -> None:
-    assert not is_same_action(a, b, "normalised")
+    assert not is_same_action(a, b, "normalized")
 
 
 def test_an_unknown_level_is_refused() -> None:
@@ -94,10 +94,10 @@ def test_laws(a: Action, b: Action, level: str) -> None:
     assert is_same_action(a, a, level)  # type: ignore[arg-type]
     assert is_same_action(a, b, level) == is_same_action(b, a, level)  # type: ignore[arg-type]
     # Each level is coarser than the one before.
-    exact, normalised, kind = (is_same_action(a, b, each) for each in MATCH_LEVELS)
-    assert exact <= normalised <= kind
+    exact, normalized, kind = (is_same_action(a, b, each) for each in MATCH_LEVELS)
+    assert exact <= normalized <= kind
 
 
 @given(st.text(max_size=30) | values.map(json.dumps))
 def test_canonical_is_stable(text: str) -> None:
-    assert canonicalise_json(canonicalise_json(text)) == canonicalise_json(text)
+    assert canonicalize_json(canonicalize_json(text)) == canonicalize_json(text)

@@ -13,7 +13,7 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.cli.main import main
 
 GOLD = Path(__file__).parent / "gold" / "samples.jsonl"
-"""Every step of all chat and toolbench samples and of 16 swe_smith ones, labelled before the code's labels were seen.
+"""Every step of all chat and toolbench samples and of 16 swe_smith ones, labeled before the code's labels were seen.
 
 One message is left out: "Exit due to cost limit" is not the agent's own.
 """
@@ -51,7 +51,7 @@ def labels(sample_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 def misses(steps: Iterable[Step], labels: dict[tuple[str, int], str | None], *, strict: bool) -> list[str]:
-    """One line for each step that is labelled otherwise; one without a label is a miss."""
+    """One line for each step that is labeled otherwise; one without a label is a miss."""
     return [
         f"{step.file} {step.key} [{step.message}]: {labels.get(step.place)}, by hand {step.action}: {step.reason}"
         for step in steps

@@ -11,7 +11,7 @@ from foretrace.clean.word_runs import blank, number_words
 
 STATEMENT = '''def count_tall(trees: list[float], least: float) -> int:
     """Count the trees of an avenue that are taller than those on both of their sides, and at least as
-    tall as the mayor asks. The first and the last tree have one neighbour only.
+    tall as the mayor asks. The first and the last tree have one neighbor only.
     >>> count_tall([3.0, 5.5, 2.0], 5.0)
     1
     >>> count_tall([6.0, 5.5, 7.25], 5.0)

@@ -145,7 +145,7 @@ def test_full_disk_leaves_what_was_there(traces: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_colours_are_for_terminals(traces: Path, no_color: str) -> None:
+def test_colors_are_for_terminals(traces: Path, no_color: str) -> None:
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "100"}
     ours, its = pty.openpty()
     with subprocess.Popen([*COMMAND, "show", str(traces), "swe_smith@local/tool:other"], stdout=its, env=environment):

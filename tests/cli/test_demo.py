@@ -65,7 +65,7 @@ def test_it_generates_failures_and_recoveries(made: Made) -> None:
 
 
 @pytest.mark.slow
-def test_both_kinds_of_traces_are_labelled_and_built(made: Made) -> None:
+def test_both_kinds_of_traces_are_labeled_and_built(made: Made) -> None:
     assert sum(c["traces"] for c in made.json["import"].values()) == 69
     assert made.json["labels"]["traces"] == made.json["manifest"]["counts"]["traces"] == 89
     rows: Any = datasets.load_dataset("parquet", data_dir=str(made.out / "dataset/proposer"), split="train")

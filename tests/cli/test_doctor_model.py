@@ -163,7 +163,7 @@ def test_a_server_that_refuses_after_the_probe(doctor: Run) -> None:
     ("turns", "told"),
     [
         (TURNS[:1], "the episode ended in an error, script: scripted:s.jsonl: the script has 1 turns"),
-        (["I would rather talk."] * 16, "wrote no code that could be run in 16 turns"),
+        (["I would rather talk."] * 16, "had no code run in 16 turns"),
     ],
 )
 def test_an_episode_that_goes_wrong_is_one_line_and_still_shown(doctor: Run, turns: list[str], told: str) -> None:

@@ -129,17 +129,17 @@ def held(trace: Trace, row: dict[str, Any]) -> None:
     assert answer["role"] == "assistant"
     assert [(m["role"], m["content"]) for m in prompt] == [(m.role, m.content) for m in trace.messages[: len(prompt)]]
     assert len(prompt) + len(rest) == len(trace.messages)
-    # Offsets slice out exactly the texts of the model that are to be learnt.
-    learnt = [m.role == "assistant" and m.train is not False for m in rest]
+    # Offsets slice out exactly the texts of the model that are to be learned.
+    learned = [m.role == "assistant" and m.train is not False for m in rest]
     spans = row["spans"]
     assert [content[a:b] for a, b in spans] == [
-        m.content for m, own in zip(rest, learnt, strict=True) if own and m.content
+        m.content for m, own in zip(rest, learned, strict=True) if own and m.content
     ]
     assert all(0 <= a < b <= c for (a, b), (c, _) in itertools.pairwise([*spans, (len(content), 0)]))
     # Everything else is what was answered, in order, so no span holds any of it.
     others: list[str] = []
     pieces: list[str] = []
-    for message, own in zip(rest, learnt, strict=True):
+    for message, own in zip(rest, learned, strict=True):
         text = message.prefix + message.content
         if message.role == "tool" and not message.injected:
             text = f"\n<tool_response>\n{text}\n</tool_response>\n"
@@ -285,7 +285,7 @@ def test_real_episodes_as_chat(plays: dict[str, Trace], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLAYS)
-def test_chat_rows_are_labelled_as_before(plays: dict[str, Trace], name: str) -> None:
+def test_chat_rows_are_labeled_as_before(plays: dict[str, Trace], name: str) -> None:
     trace = plays[name]
     back = Chat().to_trace(json.loads(msgspec.json.encode(make_chat_row(trace))), RowRef(row=0))
     assert isinstance(back, Trace)

@@ -41,7 +41,7 @@ def test_what_a_user_reads(run: Run, logs: Path, tmp_path: Path) -> None:
     assert lines[1].startswith("swe_smith      1       3      0      9      9  messages, and the instance_id of a made")
     assert lines[2].split() == ["talks", "2", "2", "0", "3", "3", "a", "record", "has", "talk", "and", "kind"]
     assert lines[3].split() == ["all", "3", "5", "0", "12", "12"]
-    assert "not recognised: 1 file" in lines
+    assert "not recognized: 1 file" in lines
     assert any(line.split("  ")[0].endswith("notes.md") and "text without a JSON object" in line for line in lines)
     assert "talks: record types that its reader does not know: novelty 1" in lines
     assert not any("ignored" in line for line in lines)
@@ -203,7 +203,7 @@ def test_a_plugin_of_ones_own_in_two_processes(run: Run, tmp_path: Path, monkeyp
     assert list(read_traces(tmp_path / "1")) == list(read_traces(tmp_path / "2"))
 
 
-def test_the_list_says_how_files_are_recognised(run: Run) -> None:
+def test_the_list_says_how_files_are_recognized(run: Run) -> None:
     listed = run("sources").out
     assert "auto knows it by the step in a row's id" in listed
     assert {one["name"] for one in run("sources", "--json").json["sources"] if one["recognized"]} >= {
@@ -218,5 +218,5 @@ def test_build_imports_with_auto(run: Run, logs: Path, tmp_path: Path) -> None:
     options = ("--outcomes", "all", "--recipes", "trajectories", "--json")
     result = run("build", f"auto={logs}", "--out", tmp_path / "d", *options)
     assert result.json["imported"][0]["sources"].keys() == {"swe_smith", "talks"}
-    assert "not recognised: 1 file, e.g. " in result.err
+    assert "not recognized: 1 file, e.g. " in result.err
     assert "name the files or folders" in run("build", "auto", "--out", tmp_path / "e").err

@@ -113,7 +113,7 @@ def test_hostile_text_is_no_formula_and_no_control_sequence(run: Run, tmp_path: 
 def test_a_single_step_says_what_its_rule_means(run: Run, traces: Path) -> None:
     shown = run("show", traces, KEY, "--step", 4).out
     assert "  rule: It replaces text in a file with an editor.\n" in shown
-    assert "  confidence: 0.9" in shown and "hand-labelled steps with this rule and action" in shown
+    assert "  confidence: 0.9" in shown and "hand-labeled steps with this rule and action" in shown
     meanings = run("show", traces, KEY, "--step", 4, "--json").json["meanings"]
     assert meanings == {"tool.str_replace": "It replaces text in a file with an editor."}
 

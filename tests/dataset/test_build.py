@@ -336,6 +336,6 @@ def test_a_split_with_few_groups_is_named(little: Path, tmp_path: Path) -> None:
 
 
 def test_rows_are_shuffled(sample_dataset: Path) -> None:
-    """No run of one trace: neighbours come from all over."""
+    """No run of one trace: neighbors come from all over."""
     keys = [r["key"] for r in rows(sample_dataset, "proposer", "train")]
     assert sum(a == b for a, b in itertools.pairwise(keys)) < len(keys) / 4

@@ -1,4 +1,4 @@
-"""Difficulty: what a shallow reader sees is found, what it cannot see is not, and the figure never depends on luck."""
+"""Difficulty: what a shallow model sees is found, what it cannot see is not, and the figure never depends on luck."""
 
 from __future__ import annotations
 

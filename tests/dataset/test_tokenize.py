@@ -36,7 +36,7 @@ class FakeTokenizer:
         self.template = template
         self.prefix = prefix
         self.seen = 0
-        """Characters tokenised."""
+        """Characters tokenized."""
         self._known: list[str] = []
 
     def apply_chat_template(
@@ -131,7 +131,7 @@ def test_newlines_do_not_merge_across_the_generation_prompt():
     assert tokenizer.decode(made["input_ids"][at - 1 : at]) == "\n"
 
 
-def test_text_is_tokenised_once():
+def test_text_is_tokenized_once():
     tokenizer = FakeTokenizer()
     many = [m for _ in range(40) for m in CHAT]
     (made,) = foretrace.tokenize([row(*many)], tokenizer)

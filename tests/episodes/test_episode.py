@@ -351,7 +351,7 @@ def stories(stage: Stage) -> list[Trace]:
     return made
 
 
-def test_traces_are_stored_labelled_shown_and_built_like_imported_ones(
+def test_traces_are_stored_labeled_shown_and_built_like_imported_ones(
     stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import datasets

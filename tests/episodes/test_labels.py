@@ -103,7 +103,7 @@ STORIES: dict[str, tuple[InteractionProtocol, list[str], str]] = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_each_step_is_labelled_as_what_it_does(stage: Stage, story: str) -> None:
+def test_each_step_is_labeled_as_what_it_does(stage: Stage, story: str) -> None:
     protocol, replies, wanted = STORIES[story]
     played = stage.play(protocol, *replies, max_turns=len(replies))
     assert " ".join(played.labels) == wanted

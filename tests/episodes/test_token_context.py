@@ -116,7 +116,7 @@ def test_sampled_ids_that_spell_the_text_stay_as_they_are(
         (Completion(text="ab", exact="none"), "ab", "ab"),
     ],
 )
-def test_from_where_the_ids_are_not_known_the_text_is_tokenised_and_has_no_logprobs(
+def test_from_where_the_ids_are_not_known_the_text_is_tokenized_and_has_no_logprobs(
     completion: Completion, text: str, rest: str
 ) -> None:
     kept, end, ids = take(completion, text)
@@ -196,7 +196,7 @@ def test_the_name_of_the_end_is_no_text_and_stays_exact(stage: Stage) -> None:
     assert (last.sampled.exact, last.sampled.token_ids) == ("token", (5000, END))
 
 
-def test_what_was_said_is_in_the_trace_when_its_answer_cannot_be_tokenised(stage: Stage) -> None:
+def test_what_was_said_is_in_the_trace_when_its_answer_cannot_be_tokenized(stage: Stage) -> None:
     for said in (sampled("<think>Hm."), Completion(text="<think>Hm.")):
         trace, _ = play(stage, Broken(), said)
         assert [m.content for m in turn_of(trace)][:1] == ["<think>Hm."]

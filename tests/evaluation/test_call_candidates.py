@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.evaluation.call_candidates import (
     Candidates,
@@ -91,4 +91,4 @@ def test_a_template_filled_with_its_own_files_is_the_call(
     made = make_templates("file_read", "bash", json.dumps(arguments), "/w")[0]
     assert json.loads(made.arguments) == {"command": template}
     assert count_files(made.arguments) == len(paths)
-    assert fill_template(made, paths, "/w") == canonicalise_json(json.dumps(arguments))
+    assert fill_template(made, paths, "/w") == canonicalize_json(json.dumps(arguments))

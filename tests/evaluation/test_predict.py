@@ -1,4 +1,4 @@
-"""Predicting a dataset: what is learnt from what, bytes, faults that are counted, and errors of one line."""
+"""Predicting a dataset: what is learned from what, bytes, faults that are counted, and errors of one line."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def write_dataset(folder: Path, **settings: Any) -> Path:
 
 
 class Spy:
-    """Remembers what each of its kind has learnt, and guesses what it is told to."""
+    """Remembers what each of its kind has learned, and guesses what it is told to."""
 
-    learnt: ClassVar[list[set[str]]] = []
+    learned: ClassVar[list[set[str]]] = []
     asked: ClassVar[list[tuple[int, Sequence[ChatText]]]] = []
     says: Any = staticmethod(lambda prompt, k: [("file_read", "bash", {"command": "ls"}, 0.5)])
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
-        Spy.learnt.append({row.group for row in rows})
-        self._number = len(Spy.learnt) - 1
+        Spy.learned.append({row.group for row in rows})
+        self._number = len(Spy.learned) - 1
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> Any:
         Spy.asked.append((self._number, prompt))
@@ -51,7 +51,7 @@ class Spy:
 
 @pytest.fixture(autouse=True)
 def fresh_spy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Spy, "learnt", [])
+    monkeypatch.setattr(Spy, "learned", [])
     monkeypatch.setattr(Spy, "asked", [])
 
 
@@ -64,8 +64,8 @@ def test_eval_rows_are_predicted_by_all_train_rows(dataset: Path, tmp_path: Path
     out = tmp_path / "p.jsonl"
     report = foretrace.predict(dataset, predictor=Spy, out=out, k=2)
     train, asked = read_rows(dataset, "proposer", "train"), read_rows(dataset, "eval", "test")
-    assert Spy.learnt == [{row.group for row in train}]
-    assert (report.learnt_rows, report.steps, report.guesses) == (len(train), len(asked), len(asked))
+    assert Spy.learned == [{row.group for row in train}]
+    assert (report.learned_rows, report.steps, report.guesses) == (len(train), len(asked), len(asked))
     found = read_predictions(out)
     assert [(row.key, row.step) for row in found.rows] == [(row.key, row.step) for row in asked]
     header = found.header
@@ -74,15 +74,15 @@ def test_eval_rows_are_predicted_by_all_train_rows(dataset: Path, tmp_path: Path
     assert all(row.seconds is not None and row.confidence == 0.5 for row in found.rows)
 
 
-def test_no_train_row_is_predicted_by_what_learnt_its_group(dataset: Path, tmp_path: Path) -> None:
+def test_no_train_row_is_predicted_by_what_learned_its_group(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
     foretrace.predict(dataset, predictor=Spy, out=out, rows="proposer", folds=3)
     rows = read_rows(dataset, "proposer", "train")
     groups = {row.group for row in rows}
     of_prompt = {row.prompt: row.group for row in rows}
-    assert len(Spy.learnt) == 3 and len(Spy.asked) == len(rows)
-    assert all(of_prompt[tuple(prompt)] not in Spy.learnt[number] for number, prompt in Spy.asked)
-    assert all(groups - learnt for learnt in Spy.learnt)
+    assert len(Spy.learned) == 3 and len(Spy.asked) == len(rows)
+    assert all(of_prompt[tuple(prompt)] not in Spy.learned[number] for number, prompt in Spy.asked)
+    assert all(groups - learned for learned in Spy.learned)
     found = read_predictions(out)
     header = found.header
     assert header is not None and header.settings == {"folds": 3}
@@ -96,9 +96,10 @@ def test_validation_rows_are_predicted_by_all_train_rows_and_choose_thresholds(t
     validation, test = tmp_path / "validation.jsonl", tmp_path / "test.jsonl"
     report = foretrace.predict(dataset, predictor=Spy, out=validation, rows="validation")
     foretrace.predict(dataset, predictor=Spy, out=test)
+    foretrace.predict(dataset, predictor=Spy(), out=test.with_stem("object"))
     assert (report.config, report.split) == ("proposer", "validation")
     train, asked = read_rows(dataset, "proposer", "train"), read_rows(dataset, "proposer", "validation")
-    assert Spy.learnt[0] == {row.group for row in train} and not Spy.learnt[0] & {row.group for row in asked}
+    assert Spy.learned[0] == {row.group for row in train} and not Spy.learned[0] & {row.group for row in asked}
     found = read_predictions(validation)
     assert [(row.key, row.step) for row in found.rows] == [(row.key, row.step) for row in asked]
     assert found.header is not None and found.header.settings == {}

@@ -71,7 +71,7 @@ def test_perfect_predictions_score_one(scored: Any, gold: list[Row]) -> None:
     assert {s.slice for s in report.scores} == {"natural", "balanced", "eligible"}
     assert all((s.value, s.low, s.high) == (1, 1, 1) for s in report.scores)
     present = {f"f1/{ACTIONS[r['action']]}" for r in gold}
-    metrics = {"type_accuracy", "macro_f1", "tool", "exact_call", "normalised_call", "right"}
+    metrics = {"type_accuracy", "macro_f1", "tool", "exact_call", "normalized_call", "right"}
     assert set(figures(report)) == metrics | present, "one guess a step has no top-3"
 
 
@@ -248,7 +248,7 @@ def test_a_file_that_is_not_there_and_a_dataset_without_eval(dataset: Path, tmp_
         score(tmp_path / "none.jsonl", tmp_path)
 
 
-def test_exact_and_normalised_calls_differ_in_how_a_call_is_written(scored: Any, gold: list[Row]) -> None:
+def test_exact_and_normalized_calls_differ_in_how_a_call_is_written(scored: Any, gold: list[Row]) -> None:
     """Key order and spaces of the JSON never count; spaces and quotes of the command count for exact alone."""
 
     def written(change: Callable[[str], str]) -> dict[str, float]:
@@ -262,9 +262,9 @@ def test_exact_and_normalised_calls_differ_in_how_a_call_is_written(scored: Any,
 
     assert written(str)["exact_call"] == 1
     loose = written(lambda c: c.replace(" ", "  "))
-    assert loose["normalised_call"] == 1 and loose["exact_call"] < 0.5
+    assert loose["normalized_call"] == 1 and loose["exact_call"] < 0.5
     wrong = written(lambda c: f"{c}x")
-    assert wrong["normalised_call"] == wrong["exact_call"] < 0.5 and wrong["type_accuracy"] == 1
+    assert wrong["normalized_call"] == wrong["exact_call"] < 0.5 and wrong["type_accuracy"] == 1
 
 
 def test_the_type_does_not_count_for_the_call(scored: Any, gold: list[Row]) -> None:

@@ -200,7 +200,7 @@ def test_more_guesses_never_do_worse(data: st.DataObject, gold: list[str], k: in
     for aspect in judged.first_right:
         few, many = judged.is_right(aspect, k), judged.is_right(aspect, k + 1)
         assert not (few & ~many).any()
-    assert not (judged.is_right("exact_call") & ~judged.is_right("normalised_call")).any()
+    assert not (judged.is_right("exact_call") & ~judged.is_right("normalized_call")).any()
     assert not (judged.is_right("exact_call") & ~judged.is_right("tool")).any()
     assert not (judged.is_right() & ~judged.is_right("exact_call")).any()
 

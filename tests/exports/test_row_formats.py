@@ -87,7 +87,7 @@ def test_any_trace_keeps_its_turns_and_is_stable(name: str) -> None:
     check()
 
 
-def test_openai_says_what_is_to_be_learnt_and_nothing_that_it_does_not_know() -> None:
+def test_openai_says_what_is_to_be_learned_and_nothing_that_it_does_not_know() -> None:
     demo = msgspec.structs.replace(SAID, author="demo")
     never, always = (msgspec.structs.replace(SAID, train=train) for train in (False, True))
     made = row("openai", make(USER, demo, USER, never, USER, always, USER, SAID))

@@ -38,7 +38,7 @@ CONTRAST = """() => {
     const line = [];
     for (let e = at; e; e = e.parentElement) line.unshift(getComputedStyle(e));
     const alpha = line.reduce((product, s) => product * s.opacity, 1);
-    const below = line.reduce((colour, s) => over(read(s.backgroundColor), colour), [255, 255, 255]);
+    const below = line.reduce((color, s) => over(read(s.backgroundColor), color), [255, 255, 255]);
     const [ink, own] = read(line.at(-1).color);
     const two = [light(over([ink, own * alpha], below)), light(below)].sort((a, b) => b - a);
     const ratio = (two[0] + 0.05) / (two[1] + 0.05);

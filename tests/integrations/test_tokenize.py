@@ -44,7 +44,7 @@ def test_the_template_writes_what_we_write_by_hand(rows: list[dict[str, Any]], t
 
 
 def test_newlines_merge_in_this_tokenizer_and_not_across_our_cuts(rows: list[dict[str, Any]], tokenizer: Any):
-    """Some trained messages begin with a newline: tokenised at once, they would share a token with the prompt."""
+    """Some trained messages begin with a newline: tokenized at once, they would share a token with the prompt."""
     bodies = [t.body for row in rows for t in turns(row["messages"]) if t.trained and t.body.startswith("\n")]
     assert bodies
     merged = tokenizer("assistant\n" + bodies[0])["input_ids"]

@@ -1,7 +1,7 @@
 """The dry run of docs/train.md, as the page has it: traces are made, and examples/train/train.sh goes from them to a
 trained proposer and verifier, their guesses, and what they would have saved, all in one go, on a CPU.
 
-The made-up agent is simple enough for a tiny model: that it learnt is seen in every figure at the end.
+The made-up agent is simple enough for a tiny model: that it learned is seen in every figure at the end.
 """
 
 from __future__ import annotations

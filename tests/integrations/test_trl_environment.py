@@ -99,11 +99,11 @@ def test_every_trained_token_was_sampled_and_the_reward_is_the_episodes(tokenize
     mean = sum(trace.outcome.reward or 0.0 for trace in traces) / len(traces)
     assert sum(rewards) / STEPS == pytest.approx(mean) and max(t.outcome.reward or 0.0 for t in traces) >= 1.0
     said = sorted(token for ids in trainer.sampled for token in ids)
-    learnt = [[i for i, on in zip(ids, mask, strict=True) if on] for ids, mask in trainer.trained]
-    assert sorted(token for ids in learnt for token in ids) == said
+    learned = [[i for i, on in zip(ids, mask, strict=True) if on] for ids, mask in trainer.trained]
+    assert sorted(token for ids in learned for token in ids) == said
     masked = [tokenizer.decode([i for i, on in zip(ids, mask, strict=True) if not on]) for ids, mask in trainer.trained]
     assert all("<tool_response>" in text for text in masked)
-    assert not any("<tool_response>" in tokenizer.decode(ids) for ids in learnt)
+    assert not any("<tool_response>" in tokenizer.decode(ids) for ids in learned)
 
 
 @pytest.mark.parametrize("name", ["trl_environment.py", "trl_rollouts.py"])

@@ -71,8 +71,8 @@ def test_import_label_and_build_give_the_files_of_a_local_folder(
     settings: dict[str, Any] = {"outcomes": "all", "statistical_gates": False}
     for out in (tmp_path / "t", place):
         import_rows(SweSmith(), [rows], out)
-        labelled = foretrace.label_folder(out, out=f"{out}-labels.jsonl")
-        assert labelled.out == f"{out}-labels.jsonl"
+        labeled = foretrace.label_folder(out, out=f"{out}-labels.jsonl")
+        assert labeled.out == f"{out}-labels.jsonl"
         foretrace.build(out, out=f"{out}-dataset", **settings)
     for name in ("t", "t-dataset"):
         assert read_objects(open_objects(Address("memory", f"bucket/{name}"))) == read_files(tmp_path / name)

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "any of them": (
         "def f(nums):\n  pass\n\n"
-        "A peak is greater than its neighbours. If there are several, return any of them.\n\n"
+        "A peak is greater than its neighbors. If there are several, return any of them.\n\n"
         "Input: nums = [1, 2, 1, 3, 1]\nOutput: 1",
         [],
     ),

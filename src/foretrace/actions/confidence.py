@@ -17,11 +17,11 @@ rules were written with the counted hand labels in view."""
 NO_STEP = "no_step"
 """Written in place of the action if a message is not a step."""
 TABLE = Path(__file__).with_name("rule_agreement.json")
-"""Made by scripts/measure_rule_agreement.py: `samples` and `sources` (sets of hand-labelled steps), each with "rule
+"""Made by scripts/measure_rule_agreement.py: `samples` and `sources` (sets of hand-labeled steps), each with "rule
 action" -> [steps that agree, all steps]; `prior_strength`, the weight of a rule's family in steps, fitted to them."""
 
 AgreementTable = Mapping[str, tuple[int, int]]
-"""Rule and action, with a space between them -> hand-labelled steps that agreed, all that were seen."""
+"""Rule and action, with a space between them -> hand-labeled steps that agreed, all that were seen."""
 
 
 class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ _MODEL = ConfidenceModel(_AGREEMENT, COUNTS.prior_strength)
 
 
 def find_agreement(rule: str, action: ActionType | None) -> tuple[int, int]:
-    """How many of the hand-labelled steps to which this rule gave this action agreed, and how many there are."""
+    """How many of the hand-labeled steps to which this rule gave this action agreed, and how many there are."""
     return _AGREEMENT.get(f"{rule} {action or NO_STEP}", (0, 0))
 
 

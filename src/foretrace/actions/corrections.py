@@ -47,7 +47,7 @@ _REASONS = {
 
 
 class UnsureStep(NamedTuple):
-    """A labelled step. Sorts in the order of the sheet: the least certain first, ties by hash, so that they are not all
+    """A labeled step. Sorts in the order of the sheet: the least certain first, ties by hash, so that they are not all
     from one trace."""
 
     confidence: float
@@ -59,7 +59,7 @@ class UnsureStep(NamedTuple):
 
 
 class LeastSure:
-    """Keeps the least certain of many labelled steps."""
+    """Keeps the least certain of many labeled steps."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -193,7 +193,7 @@ class Corrections(msgspec.Struct, frozen=True):
         """Count the rows that were applied, and those that were not.
 
         Args:
-            stores: The traces that were labelled.
+            stores: The traces that were labeled.
             applied: Labels that `apply` has corrected.
         """
         traces: set[tuple[str, str]] = set()

@@ -79,8 +79,8 @@ def make_label_tables(
     Args:
         folder: the traces folder.
         corrections: actions that a person gave, which take precedence.
-        engine: where shards are labelled.
-        report_traces: called with the number of traces labelled so far.
+        engine: where shards are labeled.
+        report_traces: called with the number of traces labeled so far.
 
     Yields:
         Tables with the columns of `make_label_rows`; the first has no rows.

@@ -15,8 +15,8 @@ from foretrace.actions.shell.parse import tokenize
 from foretrace.actions.taxonomy import ActionType
 from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of_name
 
-MatchLevel = Literal["exact", "normalised", "type"]
-MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
+MatchLevel = Literal["exact", "normalized", "type"]
+MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalized", "type")
 """From the strictest to the loosest: actions that are the same at one level are the same at all later ones."""
 
 _VERBATIM = split_words(
@@ -40,27 +40,27 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments as JSON text, or the text of a message without a call."""
 
 
-def make_call_key(action: Action, level: MatchLevel = "normalised") -> tuple[str, ...]:
+def make_call_key(action: Action, level: MatchLevel = "normalized") -> tuple[str, ...]:
     """Make a hashable value that is equal for actions that are the same.
 
     Args:
         action: what was done, or is predicted.
         level: `exact` compares type, tool and arguments (as JSON: order of keys and spaces do not count);
-            `normalised` ignores how they are written: paths, numbers as text, spaces and quotes of shell
+            `normalized` ignores how they are written: paths, numbers as text, spaces and quotes of shell
             commands, a leading `cd`; `type` compares only the action type.
     """
     kind = action.type.value if action.type is not None else ""
     if level == "type":
         return (kind,)
     if level == "exact":
-        return kind, action.tool, canonicalise_json(action.arguments)
-    if level != "normalised":
+        return kind, action.tool, canonicalize_json(action.arguments)
+    if level != "normalized":
         raise ValueError(f"level {level!r} is none of {', '.join(MATCH_LEVELS)}")
     tool = "_".join(split_words_of_name(action.tool)) or action.tool
-    return kind, tool, _normalise_arguments(action.tool, action.arguments)
+    return kind, tool, _normalize_arguments(action.tool, action.arguments)
 
 
-def canonicalise_json(arguments_json: str) -> str:
+def canonicalize_json(arguments_json: str) -> str:
     """Write JSON text with sorted keys and without spaces; text that is not JSON is returned as it is."""
     try:
         return _dump(json.loads(arguments_json))
@@ -73,7 +73,7 @@ def _dump(value: Any) -> str:
 
 
 @lru_cache(maxsize=512)
-def _normalise_arguments(tool: str, arguments_json: str) -> str:
+def _normalize_arguments(tool: str, arguments_json: str) -> str:
     """Write arguments as JSON in one way for all that do the same."""
     try:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
@@ -81,20 +81,20 @@ def _normalise_arguments(tool: str, arguments_json: str) -> str:
             return _dump(value) if not isinstance(value, str) else _dump(value.strip())
         is_shell = TOOL_GROUPS.get("_".join(split_words_of_name(tool))) == "shell"
         return _dump(
-            {name: _normalise_argument(name, each, is_shell) for name, each in value.items() if each is not None}
+            {name: _normalize_argument(name, each, is_shell) for name, each in value.items() if each is not None}
         )
     except (ValueError, RecursionError):
         return arguments_json.strip()
 
 
-def _normalise_argument(name: str, value: Any, is_shell: bool) -> Any:
+def _normalize_argument(name: str, value: Any, is_shell: bool) -> Any:
     if not isinstance(value, str):
-        return _normalise_numbers(value)
+        return _normalize_numbers(value)
     if is_shell and name in _COMMAND_KEYS:
-        return _normalise_command(value)
+        return _normalize_command(value)
     if name in PATH_KEYS:
-        return _normalise_path(value.strip())
-    return value if name in _VERBATIM else _normalise_numbers(_parse_untyped(value))
+        return _normalize_path(value.strip())
+    return value if name in _VERBATIM else _normalize_numbers(_parse_untyped(value))
 
 
 def _parse_untyped(text: str) -> Any:
@@ -107,18 +107,18 @@ def _parse_untyped(text: str) -> Any:
     return text.strip()
 
 
-def _normalise_numbers(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     """Write whole numbers as integers, also inside of lists and mappings."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
-        return [_normalise_numbers(_parse_untyped(v) if isinstance(v, str) else v) for v in value]
+        return [_normalize_numbers(_parse_untyped(v) if isinstance(v, str) else v) for v in value]
     if isinstance(value, dict):
-        return {k: _normalise_numbers(v) for k, v in value.items()}
+        return {k: _normalize_numbers(v) for k, v in value.items()}
     return value
 
 
-def _normalise_path(path: str, folder: str = "") -> str:
+def _normalize_path(path: str, folder: str = "") -> str:
     if not path or "://" in path:
         return path
     joined = posixpath.join(folder, path) if folder and not path.startswith(("~", "$")) else path
@@ -127,7 +127,7 @@ def _normalise_path(path: str, folder: str = "") -> str:
     return normal[1:] if normal.startswith("//") else normal
 
 
-def _normalise_command(command: str) -> str:
+def _normalize_command(command: str) -> str:
     """Write a shell command in one way for all that do the same; for comparison only.
 
     Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is joined to the operands
@@ -151,7 +151,7 @@ def _split_leading_cd(tokens: list[tuple[str, str]]) -> tuple[str, list[tuple[st
     while len(tokens) > 3 and tokens[0] == ("word", "cd") and tokens[1][0] == "word" and tokens[2] in ends:
         cwd = posixpath.join(cwd, tokens[1][1].strip("'"))
         tokens = tokens[3:]
-    return _normalise_path(cwd), tokens
+    return _normalize_path(cwd), tokens
 
 
 def _resolve_operands(tokens: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:
@@ -165,7 +165,7 @@ def _resolve_operands(tokens: list[tuple[str, str]], cwd: str) -> list[tuple[str
             at_start = kind == "mark" and text not in (">", ">>", "<", "&>", "2>", ">&")
             resolved.append((kind, text))
         elif _PATH_LIKE.match(text) and "//" not in text:
-            resolved.append((kind, _normalise_path(text, cwd)))
+            resolved.append((kind, _normalize_path(text, cwd)))
         elif cwd:
             return None
         else:

@@ -80,7 +80,7 @@ def build(
         keep_contaminated: Only report such traces.
         corrections: Table of corrected actions, which take precedence: an edited review of `label`.
         mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs too.
-        allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
+        allow_unchecked: Take predictions that do not say that no row's own answer was learned.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores); the result is the same.
         engine: Work in processes of this machine, or on a Ray cluster.
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).

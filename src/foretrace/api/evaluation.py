@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -207,7 +208,7 @@ def predict(
     dataset: str | Path,
     *,
     out: str | Path,
-    predictor: str | Callable[[], Predictor] | None = None,
+    predictor: str | Predictor | Callable[[], Predictor] | None = None,
     model: str | ChatModel | None = None,
     server: Server | None = None,
     samples: int = 5,
@@ -230,7 +231,7 @@ def predict(
     Args:
         dataset: What `foretrace build` wrote.
         out: File of predictions, NAME.jsonl, for `score`. The answers of a model are kept beside it.
-        predictor: majority, markov:1 to markov:3, regression, memory, or module:Class.
+        predictor: majority, markov:1 to markov:3, regression, memory, or module:Class; or an object, or what makes one.
         model: Instead of a predictor, e.g. openai:NAME or ollama:NAME (docs/models.md).
         server: Where the model server is, for a model that is named.
         samples: Answers of the model to each prompt.
@@ -238,7 +239,7 @@ def predict(
         temperature: Of the model's sampling.
         max_tokens: Tokens of one answer at most; thinking counts.
         concurrency: Requests at a time; auto, the default, finds out what the server can do.
-        rows: Rows to predict: eval; proposer, its train rows, each learnt from other groups; or its validation rows.
+        rows: Rows to predict: eval; proposer, its train rows, each learned from other groups; or its validation rows.
         k: Guesses at a row at most.
         limit: Only the first N rows.
         seed: Assigns groups to folds, and gives each answer its own seed.
@@ -280,7 +281,8 @@ def predict(
         return run(dataset, predictor, lambda: make_predictor(predictor), out, settings, report_to)
     assert predictor is not None
     name = getattr(predictor, "__name__", type(predictor).__name__)
-    return run(dataset, name, predictor, out, settings, report_to)
+    factory = predictor if callable(predictor) else lambda: copy.deepcopy(predictor)  # a fresh one for each fold
+    return run(dataset, name, factory, out, settings, report_to)
 
 
 def add_references(dataset: str | Path, *, progress: ProgressFunc | None = None) -> References:

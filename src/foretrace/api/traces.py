@@ -234,7 +234,7 @@ def label_folder(
         def note_traces(number: int) -> None:
             nonlocal done
             done = number
-            watch(f"labelling {write_place(traces)}", number, total)
+            watch(f"labeling {write_place(traces)}", number, total)
 
         tables = map(counts.add, make_label_tables(folder, corrections=given, engine=where, report_traces=note_traces))
         if labels.path is not None:

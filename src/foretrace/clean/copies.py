@@ -29,7 +29,7 @@ _SLOTS, _BANDS, _BAND_SLOTS, _SEED = 256, 64, 4, 1
 6 of 1,000."""
 _LEAST_ESTIMATE = 0.4
 """Least share of common words, as the signatures estimate it (standard error .03), for a pair to be compared."""
-_BAND_NEIGHBOURS = 8
+_BAND_NEIGHBORS = 8
 """Most texts of a band that each text is paired with."""
 _MAX_COMPARED = 8
 """Most texts that a text is compared with, the most similar first; more only if those have fewer."""
@@ -88,17 +88,17 @@ class Copies(NamedTuple):
 
     def count_chained(self) -> int:
         """Number of texts that are not copies of the best-connected text of their cluster: how far chains reach."""
-        neighbours = Neighbours(self)
+        neighbors = Neighbors(self)
         chained = 0
         for cluster in self.iterate_clusters():
             firsts = sorted({self.firsts[text] for text in cluster})
-            centre = max(firsts, key=lambda first: len(neighbours[first]))
-            near = {*neighbours[centre].tolist(), centre}
+            center = max(firsts, key=lambda first: len(neighbors[first]))
+            near = {*neighbors[center].tolist(), center}
             chained += sum(self.firsts[text] not in near for text in cluster)
         return chained
 
 
-class Neighbours:
+class Neighbors:
     """The near copies of each text that is the first of its kind."""
 
     def __init__(self, copies: Copies) -> None:
@@ -318,7 +318,7 @@ def _pair_by_band(keys: np.ndarray[Any, Any], next_keys: np.ndarray[Any, Any]) -
     order = np.lexsort((np.arange(count), next_keys, keys))
     sorted_keys = keys[order]
     pairs = [np.empty(0, dtype=np.int64)]
-    for distance in range(1, min(_BAND_NEIGHBOURS, count - 1) + 1):
+    for distance in range(1, min(_BAND_NEIGHBORS, count - 1) + 1):
         same = np.flatnonzero(sorted_keys[distance:] == sorted_keys[:-distance])
         if not len(same):
             break

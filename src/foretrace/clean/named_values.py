@@ -183,7 +183,7 @@ _LINE = re.compile(
     rf"(?im)^(?:[+>-]?(?P<indent>[ \t]*)(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_WHOLE}[ \t\r]*(?:\#.*)?$"
 )
 """A line of a YAML or properties file."""
-_NEIGHBOUR = re.compile(
+_NEIGHBOR = re.compile(
     r"[+>-]?(?P<indent>[ \t]*)(?:-[ ])?(?:\w+_)?(?:user|username|login|host|hostname|port|database|dbname|adapter):[ \t]+[\"']?(?P<value>[^\s\"',;]+)[\"']?[ \t\r]*"
 )
 """A line of YAML above or below a password."""
@@ -224,7 +224,7 @@ def _is_password_line(match: re.Match[str]) -> bool:
     text = match.string
     above = text[max(0, match.start() - 200) : max(0, match.start() - 1)].rpartition("\n")[2]
     below = text[match.end() + 1 : match.end() + 200].partition("\n")[0]
-    beside = (_NEIGHBOUR.fullmatch(line) for line in (above, below) if match["name"] is not None)
+    beside = (_NEIGHBOR.fullmatch(line) for line in (above, below) if match["name"] is not None)
     return any(
         each and each["indent"] == match["indent"] and each["value"].lower() not in _NO_PASSWORDS - _USERS
         for each in beside

@@ -310,8 +310,8 @@ def _console(stream: TextIO) -> Console:
     if not os.environ.get("COLUMNS"):
         with contextlib.suppress(OSError, ValueError):
             width = os.get_terminal_size(stream.fileno()).columns or None
-    colours: Any = {} if _has_colours(stream) else {"color_system": None}
-    return Console(file=stream, width=width, highlight=False, **colours)
+    colors: Any = {} if _has_colors(stream) else {"color_system": None}
+    return Console(file=stream, width=width, highlight=False, **colors)
 
 
 def _write_stderr(text: str) -> None:
@@ -333,13 +333,13 @@ def _is_numeric(column: Sequence[Cell]) -> bool:
     return bool(numbers) and all(numbers)
 
 
-def _has_colours(stream: TextIO) -> bool:
+def _has_colors(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _styled(segments: Sequence[StyledText], stream: TextIO) -> str:
     parts = [(escape_control(text), style) for text, style in ((s, "") if isinstance(s, str) else s for s in segments)]
-    if not _has_colours(stream):
+    if not _has_colors(stream):
         return "".join(text for text, _ in parts)
     from rich.style import Style
 

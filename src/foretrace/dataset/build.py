@@ -131,7 +131,7 @@ def _make_staging_folder(out: Path) -> Generator[Path]:
         try:
             yield staging
         except OSError as error:
-            raise BuildError(describe_write_error(Path(error.filename or staging), error)) from error
+            raise BuildError(describe_write_error(out, error)) from error
         finally:
             if out.exists() or not previous.exists():
                 shutil.rmtree(staging, ignore_errors=True)

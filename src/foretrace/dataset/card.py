@@ -226,7 +226,7 @@ def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
     if not families:
         return []
     about = (
-        "What a shallow reader of prompt and completion gets right (counts, places, overlaps; fitted on train, "
+        "What a shallow model of prompt and completion gets right (counts, places, overlaps; fitted on train, "
         "measured on test, a 99% interval by groups): so much of a family is easy. It is not a gate."
     )
     rows = [[family, describe_difficulty(figures)] for family, figures in families.items()]

@@ -1,4 +1,4 @@
-"""How much of a pair family is easy: what a shallow reader of prompt and completion gets right.
+"""How much of a pair family is easy: what a shallow model of prompt and completion gets right.
 
 The reader sees only counts, positions and overlaps of words, and the kind of action. It is a logistic model on the
 difference of these features between chosen and rejected, fitted on the split train and measured on test."""
@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import count_things
 from foretrace.dataset.statistical_gates import format_fraction, measure_accuracy, scale_columns, score_rows
 from foretrace.encodings.json_arguments import try_decode
 
 DIFFICULTY_SPLITS = ("train", "test")
-"""The shallow reader learns from the first, and is measured on the second."""
+"""The shallow model learns from the first, and is measured on the second."""
 MAX_SHALLOW_PAIRS = 300
 """Pairs used of each family and split, chosen by hash; both rows of a mirrored pair together."""
 _MAX_WORDS = 6
@@ -31,7 +32,7 @@ _ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
 
 
 class ShallowPair(NamedTuple):
-    """A pair as the shallow reader sees it."""
+    """A pair as the shallow model sees it."""
 
     place: str
     """A hash that orders the pairs of the family; the first ones form the sample."""
@@ -41,7 +42,7 @@ class ShallowPair(NamedTuple):
 
 
 class UnreadPair(NamedTuple):
-    """A pair before the shallow reader sees it: most pairs leave the sample again."""
+    """A pair before the shallow model sees it: most pairs leave the sample again."""
 
     place: str
     group: str
@@ -50,14 +51,14 @@ class UnreadPair(NamedTuple):
     rejected: str
 
     def read(self) -> ShallowPair:
-        """The pair as the shallow reader sees it."""
+        """The pair as the shallow model sees it."""
         return ShallowPair(self.place, self.group, compare_shallowly(self.prompt, self.chosen, self.rejected))
 
 
 def measure_difficulty(
     pairs: Mapping[str, Sequence[ShallowPair]], families: Collection[str]
 ) -> dict[str, dict[str, Any]]:
-    """Fit and measure the shallow reader on each of the families, given pairs by `split/family`: its share of correct
+    """Fit and measure the shallow model on each of the families, given pairs by `split/family`: its share of correct
     test pairs with an interval (99%, by groups), and the numbers of training pairs, test pairs and test groups. The
     share is None if there were too few training pairs, or no test pairs."""
     found = sorted({name.partition("/")[2] for name in pairs} & {*families})
@@ -70,9 +71,9 @@ def measure_difficulty(
 def describe_difficulty(figures: Mapping[str, Any]) -> str:
     """The manifest's figures in one line: `.702 [.65, .75] of 384 test pairs in 12 groups`."""
     groups = figures["groups"]
-    seen = f"{figures['test']} test pairs in {groups} group{'' if groups == 1 else 's'}"
+    seen = f"{count_things(figures['test'], 'test pair')} in {count_things(groups, 'group')}"
     if figures["accuracy"] is None:
-        return f"not known: {figures['train']} train pairs, {seen}"
+        return f"not known: {count_things(figures['train'], 'train pair')}, {seen}"
     low, high = (format_fraction(figures[name], 2) for name in ("low", "high"))
     return f"{format_fraction(figures['accuracy'], 3)} [{low}, {high}] of {seen}"
 
@@ -81,14 +82,14 @@ def _measure_family(train: Sequence[ShallowPair], test: Sequence[ShallowPair]) -
     groups = [pair.group for pair in test]
     accuracy = low = high = None
     if len(train) >= _MIN_TRAIN_PAIRS and test:
-        learnt, measured = (np.array([pair.difference for pair in pairs]) for pairs in (train, test))
-        accuracy, low, high, _ = measure_accuracy(score_rows(*scale_columns(learnt, measured), 1.0), groups)
+        learned, measured = (np.array([pair.difference for pair in pairs]) for pairs in (train, test))
+        accuracy, low, high, _ = measure_accuracy(score_rows(*scale_columns(learned, measured), 1.0), groups)
     counts = {"train": len(train), "test": len(test), "groups": len({*groups})}
     return {"accuracy": accuracy, "low": low, "high": high, **counts}
 
 
 class _Context(NamedTuple):
-    """A prompt as the shallow reader sees it."""
+    """A prompt as the shallow model sees it."""
 
     history: str
     agent: str

@@ -1,5 +1,5 @@
 """The guesses of a proposer whose mistakes become pairs. They are read from files of predictions, and refused if made
-for other rows or by a proposer that may have learnt the rows' answers."""
+for other rows or by a proposer that may have learned the rows' answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProposerGuesses(msgspec.Struct, frozen=True):
 
     files: list[dict[str, Any]]
     """For the manifest, for each file: the predictor, the split of the rows (empty if unknown), the folds (parts of the
-    groups, each predicted by a proposer that learnt the others), the number of steps with a guess, the digest, and the
+    groups, each predicted by a proposer that learned the others), the number of steps with a guess, the digest, and the
     number of faulty lines by kind."""
     by_key: GuessesByKey
 
@@ -49,7 +49,7 @@ class ProposerGuesses(msgspec.Struct, frozen=True):
 
 def check_guess_file(path: Path, *, allow_unchecked: bool) -> None:
     """Refuse a file by its header, before any work is done: it must guess calls, and state that no row's own answer was
-    learnt."""
+    learned."""
     header = read_header(path)
     if header is not None and header.target != "call":
         raise PredictionError(
@@ -58,20 +58,20 @@ def check_guess_file(path: Path, *, allow_unchecked: bool) -> None:
         )
     if not allow_unchecked and (why := _find_doubt(header)) is not None:
         raise PredictionError(
-            f"{path}: {why}; predict again, in folds, or where nothing was learnt from these rows say so by ",
+            f"{path}: {why}; predict again, in folds, or where nothing was learned from these rows say so by ",
             Setting("allow_unchecked", True),
         )
 
 
 def _find_doubt(header: PredictionsHeader | None) -> str | None:
-    """Why the guesses may be from a proposer that learnt the rows' own answers, or for other rows."""
+    """Why the guesses may be from a proposer that learned the rows' own answers, or for other rows."""
     if header is None:
         return "has no header that says how it was made"
     if not header.built_from:
         return "does not say what its dataset was built from"
     folds = header.settings.get("folds")
     if header.split not in ("validation", "test") and not (isinstance(folds, int) and folds >= 2):
-        return "train rows were not predicted in folds, so that their answers may have been learnt"
+        return "train rows were not predicted in folds, so that their answers may have been learned"
     return None
 
 

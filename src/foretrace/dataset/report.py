@@ -78,7 +78,7 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """The first of these calls."""
     actions: dict[str, Counter[str]] = {}
-    """Labelled steps of wanted attempts, by split and action."""
+    """Labeled steps of wanted attempts, by split and action."""
     drops: dict[str, Counter[str]] = {}
     """Drops by config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])

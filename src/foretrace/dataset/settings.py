@@ -71,7 +71,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     mistakes: tuple[str, ...] = ()
     """Files of predictions: a proposer's wrong guesses give pairs. The manifest holds their digests."""
     allow_unchecked: bool = False
-    """Accept predictions that do not state that no row's own answer was learnt."""
+    """Accept predictions that do not state that no row's own answer was learned."""
 
     def check(self) -> None:
         """Refuse unsupported settings before any work is done."""

@@ -110,7 +110,7 @@ class Pair(NamedTuple):
     id: str
     """Unique within the family."""
     group: str
-    """All pairs of a group are on the same side: learnt from, or measured on."""
+    """All pairs of a group are on the same side: learned from, or measured on."""
     chosen: str
     rejected: str
 
@@ -165,10 +165,10 @@ def describe_shortcut(figure: Mapping[str, Any], verdict: GateVerdict) -> str:
 
 
 def split_by_group(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """(learnt from, held out): the groups in order of their hash with the seed, cut in the middle."""
+    """(learned from, held out): the groups in order of their hash with the seed, cut in the middle."""
     groups = sorted({pair.group for pair in pairs}, key=lambda group: digest("shortcuts/split", str(seed), group))
-    learnt = frozenset(groups[: len(groups) // 2])
-    return [pair for pair in pairs if pair.group in learnt], [pair for pair in pairs if pair.group not in learnt]
+    learned = frozenset(groups[: len(groups) // 2])
+    return [pair for pair in pairs if pair.group in learned], [pair for pair in pairs if pair.group not in learned]
 
 
 def _decide_verdict(found: PairwiseAccuracy | None) -> GateVerdict:
@@ -189,7 +189,7 @@ def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Seq
 
 
 def score_rows(train: Any, test: Any, strength: float) -> Floats:
-    """Scores of the test rows by a logistic model learnt from the train rows; positive if `chosen` looks better.
+    """Scores of the test rows by a logistic model learned from the train rows; positive if `chosen` looks better.
 
     Each row is a difference chosen - rejected, dense or sparse. The model equals scikit-learn's `LogisticRegression`
     with `C=strength`, whose import takes a second and 60 MB.
@@ -267,13 +267,13 @@ def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[A
         columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
         return csr_matrix((values, columns, ends), shape=(len(pairs), 1 << _BUCKETS_LOG2))
 
-    learnt, measured = make_rows(train), make_rows(test)
-    kept = np.flatnonzero(np.bincount(learnt.indices, minlength=learnt.shape[1]) >= _MIN_PAIRS_WITH_NGRAM)
-    rows = [learnt[:, kept], measured[:, kept]]
-    return (*(map(_normalise, rows) if kept.size else rows), 3.0)
+    learned, measured = make_rows(train), make_rows(test)
+    kept = np.flatnonzero(np.bincount(learned.indices, minlength=learned.shape[1]) >= _MIN_PAIRS_WITH_NGRAM)
+    rows = [learned[:, kept], measured[:, kept]]
+    return (*(map(_normalize, rows) if kept.size else rows), 3.0)
 
 
-def _normalise(rows: Any) -> Any:
+def _normalize(rows: Any) -> Any:
     """Sparse rows scaled to unit length, except rows of zeros."""
     lengths = np.sqrt(np.add.reduceat(np.append(rows.data**2, 0.0), rows.indptr[:-1]))
     lengths[np.diff(rows.indptr) == 0] = 1.0

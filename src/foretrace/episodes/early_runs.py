@@ -1,8 +1,8 @@
 """Early runs of one attempt: operations of guessed calls, whose results are used if the model makes these calls.
 
-An act is carried out as a few operations: a program run, a judgement, a block of the session. The result of an early
+An act is carried out as a few operations: a program run, a judgment, a block of the session. The result of an early
 operation is used only for exactly the same operation, so a trace is the same with and without speculation, except for
-times. Programs and judgements run in fresh processes of a separate sandbox. A block runs on a checkpoint of the
+times. Programs and judgments run in fresh processes of a separate sandbox. A block runs on a checkpoint of the
 attempt's own session. Dropping it undoes all changes but those of files, so only code that changes memory alone may.
 """
 

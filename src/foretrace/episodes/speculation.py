@@ -43,7 +43,7 @@ class Speculation:
     """Speculation in one run.
 
     Args:
-        sandbox: Runs early programs and judgements; ideally a separate one, so that the attempts' own runs never wait.
+        sandbox: Runs early programs and judgments; ideally a separate one, so that the attempts' own runs never wait.
     """
 
     def __init__(self, proposer: Proposer, sandbox: Sandbox, settings: SpeculationSettings | None = None) -> None:

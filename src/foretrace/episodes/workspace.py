@@ -129,7 +129,7 @@ class Workspace:
         return operations
 
     async def begin_early(self, call: ReportedCall, act: Act, sandbox: Sandbox) -> bool:
-        """Start the operations of a guessed act, programs and judgements in `sandbox`. If some of them may not run
+        """Start the operations of a guessed act, programs and judgments in `sandbox`. If some of them may not run
         early, start nothing and return false."""
         if act.handling in ("block", "check") and act.code.strip() and self._answer is None:
             if not self._code_blocks.changes_memory_only(act.code):

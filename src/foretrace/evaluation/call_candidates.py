@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.core.digest import digest
 from foretrace.evaluation.predictors.base import ActionAndTool, name_turn
 from foretrace.evaluation.prompt_reading import PastTurn, PromptView
@@ -64,7 +64,7 @@ def _find_names(arguments: str) -> frozenset[str]:
 @lru_cache(maxsize=16_384)
 def make_templates(action: str, tool: str, arguments: str, root: str) -> tuple[CallTemplate, ...]:
     """The templates of a call: one with all slots, and one with only the working directory replaced."""
-    text = canonicalise_json(arguments)
+    text = canonicalize_json(arguments)
     texts = [_take_out_root(each, root) for each in (_take_out_files(text), text)]
     return tuple(CallTemplate(action, tool, each) for each in dict.fromkeys(texts))
 
@@ -81,7 +81,7 @@ def _take_out_files(text: str) -> str:
         name: _ROW_OF_FILES.sub(r"<\1s>", FILE.sub(_find_slot, value)) if isinstance(value, str) else value
         for name, value in values.items()
     }
-    return canonicalise_json(json.dumps(found))
+    return canonicalize_json(json.dumps(found))
 
 
 def _find_slot(match: re.Match[str]) -> str:
@@ -343,7 +343,7 @@ def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
     writes = 0
     for ago, turn in enumerate(reversed(view.turns)):
         for call in turn.calls if turn.label.action is not None else ():
-            arguments = canonicalise_json(call.arguments)
+            arguments = canonicalize_json(call.arguments)
             known = found.get((call.name, arguments))
             if known is not None:
                 found[call.name, arguments] = known._replace(times=known.times + 1)

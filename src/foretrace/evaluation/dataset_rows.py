@@ -30,7 +30,7 @@ NO_ROWS: dict[RowKind, str] = {
     "validation": "validation rows of `proposer`; build it with validation groups",
 }
 """What the error says if there are none."""
-_LEARNT_COLUMNS = ["key", "step", "group", "action", "prompt", "completion"]
+_LEARNED_COLUMNS = ["key", "step", "group", "action", "prompt", "completion"]
 _GOLD_COLUMNS = ("key", "step", "task", "group", "source", "action", "tool", "effect", "completion")
 _BATCH = 256
 """Rows in memory at a time; prompts are long."""
@@ -140,9 +140,9 @@ def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
     """
     rows: list[DatasetRow] = []
     for path in _list_files(dataset, config, split):
-        with _open(path, _LEARNT_COLUMNS, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
+        with _open(path, _LEARNED_COLUMNS, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
             for index in range(file.num_row_groups):
-                rows += _make_rows(file.read_row_group(index, columns=_LEARNT_COLUMNS, use_threads=False))
+                rows += _make_rows(file.read_row_group(index, columns=_LEARNED_COLUMNS, use_threads=False))
     return rows
 
 

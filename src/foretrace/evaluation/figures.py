@@ -17,7 +17,7 @@ from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 from foretrace.evaluation.score_report import Part, Share
 
-OF_CALLS = ("tool", "exact_call", "normalised_call")
+OF_CALLS = ("tool", "exact_call", "normalized_call")
 """Aspects of calls alone, regardless of the type: their tools, in order; they themselves. Measured over the steps with
 a call."""
 ASPECTS = ("type_accuracy", *OF_CALLS, "right")
@@ -107,7 +107,7 @@ def _make_keys(action: str, calls: Sequence[PredictedCall], target: str) -> dict
         "type_accuracy": action,
         "tool": [call.tool for call in calls],
         "exact_call": exact,
-        "normalised_call": [(call.tool, make_call_key(call, "normalised")) for call in own],
+        "normalized_call": [(call.tool, make_call_key(call, "normalized")) for call in own],
         "right": (action, exact if target == "call" else None),
     }
 

@@ -74,8 +74,8 @@ class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     config: str
     split: str
     out: str
-    learnt_rows: int
-    """Train rows that were learnt from."""
+    learned_rows: int
+    """Train rows that were learned from."""
     steps: int
     """Rows to predict."""
     guesses: int
@@ -142,13 +142,13 @@ def predict(
     asked = read_rows_of_kind(dataset, settings.rows)[: settings.limit]
     train = read_rows_of_kind(dataset, "proposer")
     fold_of = _assign_folds(dataset, train, settings) if settings.rows == "proposer" else {}
-    guessed, fit_s, done, learnt_rows, guesses_types = Guessed(), 0.0, 0, set[int](), False
+    guessed, fit_s, done, learned_rows, guesses_types = Guessed(), 0.0, 0, set[int](), False
     for fold in sorted({fold_of.get(row.group, 0) for row in asked}):
-        learnt = [row for row in train if not fold_of or fold_of[row.group] != fold]
-        learnt_rows.update(map(id, learnt))
+        learned = [row for row in train if not fold_of or fold_of[row.group] != fold]
+        learned_rows.update(map(id, learned))
         predictor = make()
-        progress(f"{name} learns from {len(learnt):,} rows", 0, None)
-        fit_s += fit(predictor, name, learnt)
+        progress(f"{name} learns from {len(learned):,} rows", 0, None)
+        fit_s += fit(predictor, name, learned)
         guesses_types = getattr(predictor, "target", "call") == "type"
         with threadpool_limits(1):  # after the fit, which loads the libraries to limit
             for row in asked:
@@ -164,7 +164,7 @@ def predict(
         steps=len(asked),
         settings={"folds": len({*fold_of.values()})} if fold_of else {},
     )
-    return write_guesses(out, header, guessed, times=settings.times, learnt_rows=len(learnt_rows), fit_s=fit_s)
+    return write_guesses(out, header, guessed, times=settings.times, learned_rows=len(learned_rows), fit_s=fit_s)
 
 
 def _assign_folds(dataset: Path, train: Sequence[DatasetRow], settings: PredictSettings) -> dict[str, int]:
@@ -230,7 +230,7 @@ def start_header(dataset: Path, name: str, settings: PredictSettings) -> Predict
 
 
 def write_guesses(
-    out: Path, header: PredictionsHeader, guessed: Guessed, *, times: bool, learnt_rows: int = 0, fit_s: float = 0.0
+    out: Path, header: PredictionsHeader, guessed: Guessed, *, times: bool, learned_rows: int = 0, fit_s: float = 0.0
 ) -> PredictReport:
     """Write the file of predictions, and report on it.
 
@@ -241,7 +241,7 @@ def write_guesses(
     if header.steps == guessed.faults.total():
         what = f"gave no guess at any of {header.steps:,} rows, e.g. {guessed.example}"
         raise PredictionError(f"{header.predictor}: {what}")
-    latency, faults = summarise_latency(guessed.seconds), dict(sorted(guessed.faults.items()))
+    latency, faults = summarize_latency(guessed.seconds), dict(sorted(guessed.faults.items()))
     header = msgspec.structs.replace(header, faults=faults, latency_s=latency if times else {})
     write_predictions(out, header, guessed.rows)
     return PredictReport(
@@ -249,7 +249,7 @@ def write_guesses(
         config=header.config,
         split=header.split,
         out=str(out),
-        learnt_rows=learnt_rows,
+        learned_rows=learned_rows,
         steps=header.steps,
         guesses=len(guessed.rows),
         faults=faults,
@@ -259,7 +259,7 @@ def write_guesses(
     )
 
 
-def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
+def summarize_latency(seconds: Sequence[float]) -> dict[str, float]:
     """Median, 95th percentile and mean, in seconds; empty if nothing was measured."""
     if not seconds:
         return {}

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import Setting, UsageError
@@ -159,7 +159,7 @@ def rank_guesses(
     for answer in answers:
         action, calls = read_guess({}, answer.text)
         if not answer.error and action in ACTIONS:
-            name = (action, *((call.tool, canonicalise_json(call.arguments)) for call in calls))
+            name = (action, *((call.tool, canonicalize_json(call.arguments)) for call in calls))
             found.setdefault(name, []).append(answer)
     ranked = [(_find_confidence(same, how), same) for same in found.values()]
     ranked.sort(key=lambda rank: (-rank[0], -len(rank[1]), rank[1][0].id[-1]))

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from foretrace.actions.label_steps import classify_lone_call, find_lone_action
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import ForetraceError, UsageError, find_first_line
 from foretrace.core.predictions import PredictedCall, Prediction
@@ -170,11 +170,11 @@ class PredictionService:
     def _check(self, turn: _Turn, request: CallKnown) -> dict[str, Any]:
         """The rank of a call among the predictions at the start of the turn, from 1, and whether it may run ahead."""
         call = ToolCall(name=request.name, arguments=_write_arguments(request.arguments))
-        own = call.name, canonicalise_json(call.arguments)
+        own = call.name, canonicalize_json(call.arguments)
         same = (
             rank
             for rank, guess in enumerate(turn.guesses, 1)
-            if own in [(each.tool, canonicalise_json(each.arguments)) for each in guess.calls]
+            if own in [(each.tool, canonicalize_json(each.arguments)) for each in guess.calls]
         )
         rank, effect = next(same, None), classify_lone_call(call, turn.tools).effect
         self._counts.calls += 1

@@ -1,7 +1,7 @@
 """Plan a replay from traces and predictions: the steps that have both, and what each guess would launch.
 
 A prediction belongs to the step whose assistant message its `key` and `step` identify. Its calls match the step's if
-they are the same action at the level `normalised` (`actions.same_action`): paths, numbers as text, and spaces and
+they are the same action at the level `normalized` (`actions.same_action`): paths, numbers as text, and spaces and
 quotes in commands may be written differently. The order of calls does not matter, since only reads are run early.
 """
 
@@ -227,4 +227,4 @@ def _plan_guess(
 
 def find_call_key(call: ToolCall) -> tuple[str, ...]:
     """A key that is equal for calls that are the same action."""
-    return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), "normalised")
+    return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), "normalized")

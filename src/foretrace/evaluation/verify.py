@@ -34,7 +34,7 @@ from foretrace.core.report import Report
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, QuestionId, ask_all
 from foretrace.evaluation.dataset_rows import check_fit, read_columns, read_target
 from foretrace.evaluation.pair_accuracy import PairPlace, PairScoresHeader, write_pair_scores
-from foretrace.evaluation.predict import summarise_latency
+from foretrace.evaluation.predict import summarize_latency
 from foretrace.evaluation.savings import check_number
 from foretrace.models.base import ChatModel
 
@@ -308,7 +308,7 @@ async def _ask(
     total: int,
     progress: ProgressFunc,
 ) -> dict[str, float]:
-    """Fill the journal with all answers, and summarise their seconds.
+    """Fill the journal with all answers, and summarize their seconds.
 
     Raises:
         PredictionError: no answer is a score; the journal is emptied.
@@ -335,7 +335,7 @@ async def _ask(
             f"{f'; {failed.total():,} requests failed' if failed else ''}; a model that thinks first needs a larger ",
             Setting("max_tokens"),
         )
-    return summarise_latency([answer.seconds for answer in answers if not answer.error])
+    return summarize_latency([answer.seconds for answer in answers if not answer.error])
 
 
 def _make_report(

@@ -19,7 +19,7 @@ _CARRIED = frozenset({
 
 
 class Inline(TraceFormat):
-    """Read by trainers that take one message with the spans to be learnt, or with token ids and their mask."""
+    """Read by trainers that take one message with the spans to be learned, or with token ids and their mask."""
 
     name = "inline"
 
@@ -40,8 +40,8 @@ def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
 
     `messages` is a system message (if there is one), a user message and the assistant message. `spans` are start and
     end character offsets in the assistant message of what the model wrote and is to learn, without what the environment
-    wrote. `token_ids`, `logprobs` and `mask` (1: sampled, to be learnt; 0: not) have the same length, and are `None` if
-    the ids of the whole message are uncertain; `prompt_token_ids` are those before it. Logprobs are natural-log
+    wrote. `token_ids`, `logprobs` and `mask` (1: sampled, to be learned; 0: not) have the same length, and are `None`
+    if the ids of the whole message are uncertain; `prompt_token_ids` are those before it. Logprobs are natural-log
     probabilities, 0.0 where the mask is 0, and `None` if any is missing.
     """
     opening = _find_opening(trace.messages)
@@ -120,10 +120,10 @@ def _make_token_columns(rest: Sequence[Message]) -> dict[str, Any]:
             continue
         if sampled is None or sampled.exact != "token":
             return dict.fromkeys(_ARRAYS)
-        learnt, count = _is_trained(message), len(sampled.token_ids)
+        learned, count = _is_trained(message), len(sampled.token_ids)
         ids += sampled.token_ids
-        mask += [int(learnt)] * count
-        logprobs += sampled.logprobs if learnt else [0.0] * count
+        mask += [int(learned)] * count
+        logprobs += sampled.logprobs if learned else [0.0] * count
         weighed = weighed and len(logprobs) == len(ids)
     if not ids:
         return dict.fromkeys(_ARRAYS)

@@ -1,6 +1,6 @@
 """OpenAI's fine-tuning rows: only `messages` and `tools`, since OpenAI refuses other columns.
 
-Messages that are not to be learnt have weight 0. A result that answers several calls is repeated for each.
+Messages that are not to be learned have weight 0. A result that answers several calls is repeated for each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OpenAI(TraceFormat):
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line; a trace without text of the model cannot be learnt from."""
+        """One line; a trace without text of the model cannot be learned from."""
         trace = family.trace
         if not any(message.role == "assistant" for message in trace.messages):
             return Drop("no_agent_turn")
@@ -60,7 +60,7 @@ def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = Fals
     """The trace as messages of the chat API: calls outside the text, and each result with the call that it answers.
 
     Args:
-        weights: Add `weight` for what is, or is not, to be learnt.
+        weights: Add `weight` for what is, or is not, to be learned.
         reasoning: Keep the thinking, as `reasoning_content`.
     """
     messages = merge_spans(trace.messages)
@@ -98,7 +98,7 @@ def _make_image(part: Part) -> dict[str, Any]:
 
 
 def _find_weight(message: Message) -> int | None:
-    """0 for messages not to be learnt, 1 for those to be learnt, `None` if unspecified."""
+    """0 for messages not to be learned, 1 for those to be learned, `None` if unspecified."""
     if message.author != "model" or message.train is False:
         return 0
     return None if message.train is None else 1

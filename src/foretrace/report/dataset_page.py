@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import ForetraceWarning, PredictionError, Setting, StoreError
 from foretrace.core.predictions import PredictedCall, PredictionsFile, digest_dataset, read_predictions
@@ -212,4 +212,4 @@ def describe_guess_line(guess: Mapping[str, Any]) -> list[Any]:
 
 
 def _write_calls(calls: tuple[PredictedCall, ...]) -> list[tuple[str, str]]:
-    return [(call.tool, canonicalise_json(call.arguments)) for call in calls]
+    return [(call.tool, canonicalize_json(call.arguments)) for call in calls]

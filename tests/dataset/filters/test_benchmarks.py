@@ -22,7 +22,7 @@ from foretrace.dataset.trace_filters import TraceSelection, select_traces
 
 STATEMENT = (
     "The gardener counts the trees along the avenue, and wants to know which of them are taller than both of "
-    "their neighbours once the river has been moved to the east."
+    "their neighbors once the river has been moved to the east."
 )
 SOLUTION = (
     "tall = [h for before, h, behind in zip(trees, trees[1:], trees[2:]) if h > max(before, behind)]\nprint(tall)"

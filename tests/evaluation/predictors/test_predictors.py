@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from evaluation.attempts import bash, make_attempts, make_prompt, make_rows, view
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
 from foretrace.core.plugins import BUILT_IN
@@ -37,7 +37,7 @@ def fit_once(name: str) -> Predictor:
 def is_exact(guess: Guess, row: DatasetRow) -> bool:
     given = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))
     call = row.calls[0]
-    return (guess.tool, canonicalise_json(given)) == (call.tool, canonicalise_json(call.arguments))
+    return (guess.tool, canonicalize_json(given)) == (call.tool, canonicalize_json(call.arguments))
 
 
 def measure_type_accuracy(name: str) -> float:
@@ -112,7 +112,7 @@ def test_memory_learns_nothing_by_heart_that_it_could_not_know() -> None:
     assert min(by_place[place] for place in (0, 1, 3, 5, 6)) > 0.6
 
 
-def test_types_of_a_held_out_row_are_not_learnt_from_its_group() -> None:
+def test_types_of_a_held_out_row_are_not_learned_from_its_group() -> None:
     other = next(action for action in ActionType if action not in {row.action for row in TRAIN})
     group = TRAIN[0].group
     model = Regression()

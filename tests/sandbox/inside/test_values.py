@@ -127,7 +127,7 @@ class Raises:
     __hash__ = __len__ = __iter__ = __str__ = __bool__ = __repr__  # type: ignore[assignment]
 
 
-class Colour(IntEnum):
+class Color(IntEnum):
     RED = 1
 
 
@@ -137,7 +137,7 @@ class Colour(IntEnum):
         Always(3),
         Raises(),
         mock.ANY,
-        Colour.RED,
+        Color.RED,
         type("Text", (str,), {})("x"),
         type("Items", (list,), {})([1]),
         lambda: 1,

@@ -13,7 +13,7 @@ from sandbox.judge_fixture import Judge
 EXPRESSIONS = (
     *("x", "x + 1", "x * 2", "[x]", "[x, x]", "(x, 'a')", "{x: [x]}", "{x}", "str(x)", "x / 2", "x % 3 == 0"),
     *("None", "range(x)", "iter([x, x + 1])", "(y for y in (x, x * 2))", "Pair(x, 1)", "[Pair(x, x)]", "P(x, 2)"),
-    *("lambda y: x + y", "Colour(x % 2)", "Decimal(x)", "bytes([x])", "frozenset({x})", "deque([x], maxlen=1)"),
+    *("lambda y: x + y", "Color(x % 2)", "Decimal(x)", "bytes([x])", "frozenset({x})", "deque([x], maxlen=1)"),
     *("OrderedDict(a=x)", "Text('ab' * x)", "Many([x, 1])", "{'k': Pair(x, 0)}", "1 // (x - 2)", "[1, 2, 3][x]"),
     *("raise_(x)", "map(str, [x])"),
 )
@@ -30,7 +30,7 @@ class Pair:
     def total(self): return self.a + self.b
 
 P = namedtuple("P", "left right")
-class Colour(Enum):
+class Color(Enum):
     RED, BLUE = 0, 1
 class Text(str):
     def twice(self): return self + self

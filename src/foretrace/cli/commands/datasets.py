@@ -153,7 +153,7 @@ def _import_sources(
         if report.found is not None:
             for first in report.found.unknown[:1]:
                 count = count_things(report.found.unknown_count, "file")
-                output.note(f"not recognised: {count}, e.g. {first.path}: {first.seen}")
+                output.note(f"not recognized: {count}, e.g. {first.path}: {first.seen}")
         facts.append(import_facts(report, text, into))
     output.interrupt_message = f"interrupted; what was imported is kept in {write_place(into)}"
     release_memory()

@@ -33,14 +33,14 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
         out: Folder for everything.
         workers: Processes that work at once.
     """
-    output.note("generating, importing, labelling, building and scoring: about half a minute, without a network")
+    output.note("generating, importing, labeling, building and scoring: about half a minute, without a network")
     import msgspec
 
     from foretrace.api.datasets import build
     from foretrace.api.evaluation import ceiling
     from foretrace.api.traces import label_folder
     from foretrace.cli.display.dataset import show_actions
-    from foretrace.cli.display.speculation import summarise_ceiling
+    from foretrace.cli.display.speculation import summarize_ceiling
     from foretrace.core.store import read_traces
     from foretrace.dataset.demonstration import describe_demonstration
 
@@ -49,7 +49,7 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     output.interrupt_message = "interrupted; the next demo begins anew"
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
-    labelled = output.work("3. label", label_folder, traces, out=labels, workers=workers)
+    labeled = output.work("3. label", label_folder, traces, out=labels, workers=workers)
     manifest = output.work("4. build", build, traces, out=dataset, allow_demo=True, workers=workers).manifest
     worth = None
     if not isinstance(generated, str):  # the samples have no times
@@ -62,7 +62,7 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
         "out": str(out),
         "generate": {"skipped": generated} if isinstance(generated, str) else generated.make_facts(),
         "import": imported,
-        "labels": labelled,
+        "labels": labeled,
         "demonstration": describe_demonstration(manifest),
         "manifest": manifest,
         "ceiling": msgspec.to_builtins(worth),
@@ -75,15 +75,15 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     total = sum(imported.values(), Counter[str]())
     text = f"  {total['rows']} raw rows in {len(imported)} formats -> {total['traces']} traces, {total['drops']} drops"
     output.print(("2. import", "bold"), text)
-    text = f"  {labelled.steps} steps of {labelled.traces} traces, {labelled.nonsteps} messages that are not steps"
+    text = f"  {labeled.steps} steps of {labeled.traces} traces, {labeled.nonsteps} messages that are not steps"
     output.print(("3. label", "bold"), text)
-    show_actions(output, labelled.actions)
+    show_actions(output, labeled.actions)
     output.print()
     _show_built(output, manifest)
     if worth is not None:
         note = "with guesses that take no time; real models write slower than this one"
         output.print()
-        output.print(("5. ceiling", "bold"), f"  {summarise_ceiling(worth)}")
+        output.print(("5. ceiling", "bold"), f"  {summarize_ceiling(worth)}")
         output.print(f"of the {worth.traces} generated traces, {note}")
     output.print()
     _show_scores(output, scores)

@@ -97,7 +97,7 @@ def label(output: Output, traces: Path, **settings: Any) -> None:
     if find_address(traces) is None:
         output.warn_unsealed(traces)
     output.interrupt_message = f"interrupted; nothing was written to {write_place(out or review)}"
-    output.show(output.work(f"labelling {write_place(traces)}", label_folder, traces, **settings))
+    output.show(output.work(f"labeling {write_place(traces)}", label_folder, traces, **settings))
 
 
 def show(

@@ -43,7 +43,7 @@ def show_dataset(output: Output, report: BuildReport, out: Path | None = None) -
     if families := manifest.get("difficulty"):
         output.print()
         difficulty = [(family, describe_difficulty(figures)) for family, figures in families.items()]
-        output.print_table(("difficulty", "what a shallow reader gets right"), difficulty)
+        output.print_table(("difficulty", "what a shallow model gets right"), difficulty)
     if mistakes := manifest.get("mistakes"):
         output.print()
         output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {count_things(mistakes['pairs'], 'pair')}")

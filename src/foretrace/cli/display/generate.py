@@ -63,7 +63,10 @@ def describe_progress(status: RunProgress) -> str:
     if status.judged:
         passed, ideal = status.successes / status.judged, status.ideal_attempts / status.judged
         parts.append(f"{passed:.0%} passed, {ideal:.0%} ideal")
-    parts += [f"{tokens_s:,.0f} tokens/s", f"{status.in_flight} in flight (up to {status.slots} asking)"]
+    parts += [
+        f"{tokens_s:,.0f} tokens/s",
+        f"{status.in_flight} in progress (at most {status.slots} requests at a time)",
+    ]
     return "; ".join(parts)
 
 

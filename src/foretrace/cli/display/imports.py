@@ -178,7 +178,7 @@ def _show_sources(output: Output, report: ImportReport, found: FoundFiles) -> No
             output.print(f"{what}: {count_things(count, 'file')}")
     output.print()
     if found.unknown_count:
-        output.print(f"not recognised: {count_things(found.unknown_count, 'file')}")
+        output.print(f"not recognized: {count_things(found.unknown_count, 'file')}")
         shown = sorted(found.unknown, key=lambda file: file.seen.startswith(_NO_DATA))[:_MAX_FILES]
         output.print_table(("file", "bytes", "what is in it"), [(str(f.path), f.size, f.seen) for f in shown])
         _print_rest(output, found.unknown_count - len(shown))

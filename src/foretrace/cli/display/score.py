@@ -298,13 +298,13 @@ def show_predictions(output: Output, report: PredictReport) -> None:
     """Print what was predicted, and a line per kind of fault. Rows without a guess count as wrong in `score`."""
     latency = report.latency_s
     speed = f"; {1000 * latency['p50']:.1f} ms a row (p95 {1000 * latency['p95']:.1f})" if latency else ""
-    learnt = f", learnt from {count_things(report.learnt_rows, 'train row')}" if report.learnt_rows else ""
+    learned = f"; trained on {count_things(report.learned_rows, 'train row')}" if report.learned_rows else ""
     asked = (
         f", {count_things(report.requests, 'request')}, {count_things(report.completion_tokens, 'token')}"
         if report.requests
         else ""
     )
-    if not report.requests and not report.learnt_rows:
+    if not report.requests and not report.learned_rows:
         asked = ", all answered by an earlier run"
     output.print(
         (f"{report.out}", "bold"),
@@ -312,7 +312,7 @@ def show_predictions(output: Output, report: PredictReport) -> None:
         f"{count_things(report.steps, 'row')}",
     )
     kind = report.split if report.split == "validation" else report.config
-    output.print(f"{kind} rows{learnt}{asked}{speed}")
+    output.print(f"{kind} rows{learned}{asked}{speed}")
     for fault, count in report.faults.items():
         output.warn(f"warning: {_FAULTS[fault]} {count:,} of {report.steps:,} rows", "yellow")
     for loss, count in report.lost_samples.items():

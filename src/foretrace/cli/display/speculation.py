@@ -83,7 +83,7 @@ def _ask_for_times(report: CeilingReport | ReplayReport, what: str, assumed: Ass
     return f"unknown: the times of {known} are known, and half of them are needed; record {want}{assume}"
 
 
-def summarise_ceiling(report: CeilingReport) -> str:
+def summarize_ceiling(report: CeilingReport) -> str:
     """What can be saved at most, in one sentence."""
     if not report.steps:
         return "unknown: there is no step of a model in these traces"
@@ -95,7 +95,7 @@ def summarise_ceiling(report: CeilingReport) -> str:
 
 def show_ceiling(output: Output, report: CeilingReport) -> None:
     """Print what can be saved: a first sentence says how much, and the tables where."""
-    output.print((summarise_ceiling(report), "bold"))
+    output.print((summarize_ceiling(report), "bold"))
     if not report.wall_s:
         return
     for line in _describe_times(report):
@@ -193,7 +193,7 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
 def show_replay(output: Output, report: ReplayReport) -> None:
     """Print what a predictor would have saved; the last lines say what is assumed and left out."""
     known = bool(report.base_s) and report.verdict == "known"
-    output.print((_summarise_replay(report, known=known), "bold"))
+    output.print((_summarize_replay(report, known=known), "bold"))
     if known:
         for line in _describe_guesses(report):
             output.print(line)
@@ -217,7 +217,7 @@ def show_replay(output: Output, report: ReplayReport) -> None:
         output.print((report.conclusion.text, "bold"))
 
 
-def _summarise_replay(report: ReplayReport, *, known: bool) -> str:
+def _summarize_replay(report: ReplayReport, *, known: bool) -> str:
     if not known:
         return _ask_for_times(report, "steps with a prediction", report.settings.assume_times)
     whole, perfect = write_time(report.base_s), f"a perfect predictor would have saved {write_saving(report.oracle)}"
@@ -279,12 +279,12 @@ def show_live(output: Output, report: SpeculationReport) -> None:
         for action, row in report.rows.items()
     ]
     output.print_table(head, rows)
-    output.print((_summarise_live(report), "bold"))
+    output.print((_summarize_live(report), "bold"))
     if report.failed is not None:
         output.warn(f"{report.predictor} failed, and guessed nothing there: {report.failed}")
 
 
-def _summarise_live(report: SpeculationReport) -> str:
+def _summarize_live(report: SpeculationReport) -> str:
     if report.share is None:
         return f"{report.predictor}: no call was made"
     hidden = f"hid {write_share(report.share)} of {write_time(report.tool_s)} of tools behind the model's replies"

@@ -317,8 +317,8 @@ class _MessagePrinter:
 def _count_agreement(label: StepLabel) -> str:
     agreed, seen = find_agreement(label.rule, label.action)
     if not seen:
-        return "no hand-labelled step has this rule and action"
-    return f"{agreed} of {seen} hand-labelled steps with this rule and action agree"
+        return "no hand-labeled step has this rule and action"
+    return f"{agreed} of {seen} hand-labeled steps with this rule and action agree"
 
 
 def _as_text(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foretrace.actions.label_steps import LabelEvidence
-from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbours, describe_signatures, find_copies
+from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbors, describe_signatures, find_copies
 from foretrace.clean.task_texts import find_statement, list_actions
 from foretrace.clean.word_alignment import LEAST_NEAR
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
@@ -130,7 +130,7 @@ def _read_actions(trace: Trace) -> WordText | None:
 
 def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, str]:
     """The reason for leaving out each trajectory that is a direct copy of a kept one; chains do not count."""
-    neighbours = Neighbours(copies)
+    neighbors = Neighbors(copies)
     worse: dict[str, str] = {}
     rank = {True: 0, None: 1, False: 2}
 
@@ -144,7 +144,7 @@ def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, 
             if first in covered:
                 worse[traces[i].key] = _REASON
             else:
-                covered |= {first, *neighbours[first].tolist()}
+                covered |= {first, *neighbors[first].tolist()}
     return worse
 
 

@@ -1,4 +1,4 @@
-"""The input of a recipe: the labelled attempts at one task, and the steps of each that can be targets."""
+"""The input of a recipe: the labeled attempts at one task, and the steps of each that can be targets."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def make_outcome_values(outcome: Outcome, settings: BuildSettings) -> dict[str, 
 
 
 class Attempt:
-    """One labelled trace, with its prompts. They show inferred tools if the source does not list any.
+    """One labeled trace, with its prompts. They show inferred tools if the source does not list any.
 
     Args:
         trace: The trace.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.same_action import canonicalize_json
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.call_candidates import (
@@ -125,7 +125,7 @@ def _find_target(row: DatasetRow) -> tuple[str, str] | None:
     """Tool and arguments of a row; None if it makes several calls, which candidates never do."""
     if not row.calls:
         return "", "{}"
-    return (row.calls[0].tool, canonicalise_json(row.calls[0].arguments)) if len(row.calls) == 1 else None
+    return (row.calls[0].tool, canonicalize_json(row.calls[0].arguments)) if len(row.calls) == 1 else None
 
 
 def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Counted:

@@ -124,19 +124,19 @@ const foretrace = (() => {
   const copyButton = (getText, label = "copy", about = label) =>
     h("button.quiet", { type: "button", "aria-label": about, onclick: (e) => copy(getText(), e.currentTarget) }, label);
 
-  // ---- text of a trace: escapes shown, colours of a terminal kept, never markup ----
+  // ---- text of a trace: escapes shown, colors of a terminal kept, never markup ----
   const SPECIAL = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>()#][0-9A-B]?|[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff]|[\0-\x08\x0b-\x1f\x7f-\x9f]|\[REDACTED[^\]\n]{0,80}\]|<SECRET:[^>\n]{1,80}>|redacted-user-[\w.-]{1,40}|\[\d+ (?:characters|earlier messages?) left out\]/g;
 
-  /** Which of a terminal's eight colours is near a red, green and blue: those read well in light and in dark. */
-  function nearColour(rgb) {
+  /** Which of a terminal's eight colors is near a red, green and blue: those read well in light and in dark. */
+  function nearColor(rgb) {
     const least = 0.6 * Math.max(...rgb);
-    return rgb.reduce((colour, amount, bit) => colour + (amount > 0 && amount >= least ? 1 << bit : 0), 0);
+    return rgb.reduce((color, amount, bit) => color + (amount > 0 && amount >= least ? 1 << bit : 0), 0);
   }
 
-  /** The same for a colour of the 256; null for a grey. */
+  /** The same for a color of the 256; null for a gray. */
   function nearPalette(n) {
     if (n < 16) return n % 8;
-    return n > 231 ? null : nearColour([Math.floor((n - 16) / 36), Math.floor((n - 16) / 6) % 6, (n - 16) % 6]);
+    return n > 231 ? null : nearColor([Math.floor((n - 16) / 36), Math.floor((n - 16) / 6) % 6, (n - 16) % 6]);
   }
 
   function styleOf(codes, style) {
@@ -157,7 +157,7 @@ const foretrace = (() => {
       else if (code === 49) next.bg = null;
       else if (code === 38 || code === 48) {
         const short = parts[i + 1] === 5;
-        next[code === 38 ? "fg" : "bg"] = short ? nearPalette(parts[i + 2]) : nearColour(parts.slice(i + 2, i + 5));
+        next[code === 38 ? "fg" : "bg"] = short ? nearPalette(parts[i + 2]) : nearColor(parts.slice(i + 2, i + 5));
         i += short ? 2 : 4;
       }
     }
@@ -744,10 +744,10 @@ const foretrace = (() => {
       known.length < data.times.length ? h("span.faint", {}, `times of ${number(data.times.length - known.length)} of ${counted(data.times.length, "step")} are not known`) : null));
   }
 
-  /** One thin mark a step, coloured by action. */
+  /** One thin mark a step, colored by action. */
   function ribbon(data) {
     const labels = data.labels;
-    const svg = h("svg.ribbon", { viewBox: `0 0 ${Math.max(labels.length, 1)} 10`, preserveAspectRatio: "none", role: "img", "aria-label": "the steps, coloured by action" });
+    const svg = h("svg.ribbon", { viewBox: `0 0 ${Math.max(labels.length, 1)} 10`, preserveAspectRatio: "none", role: "img", "aria-label": "the steps, colored by action" });
     labels.forEach((l, n) => svg.append(h("rect", { class: `${l[1] ? `a${meta.actions.indexOf(l[1])}` : "none"}`, x: n, y: 0, width: labels.length > 150 ? 1 : 1 - 0.004 * labels.length, height: l[5] ? 10 : 8 },
       h("title", {}, `step ${l[0]}: ${l[1] || "no step"}${l[5] ? ", failed" : ""}`))));
     svg.addEventListener("click", (e) => {
@@ -1037,9 +1037,9 @@ const foretrace = (() => {
   const simpleTable = (about, heads, lines, kind = "") => h("div.scroll", {}, h("table.simple", { class: kind, "aria-label": about }, h("thead", {}, h("tr", {}, heads.map((t, n) => h("th", { scope: "col", class: n ? "num" : "" }, t)))),
     h("tbody", {}, lines.map((line) => h("tr", {}, line.map((cell, n) => h(n ? "td" : "th", { class: n && typeof cell !== "object" ? "num" : "", scope: n ? null : "row", dir: "auto" }, typeof cell === "number" ? number(cell) : cell)))))));
 
-  function bars(pairs, colour) {
+  function bars(pairs, color) {
     const sum = pairs.reduce((s, [, n]) => s + n, 0); // all bars of a page have one scale: the share that stands beside them
-    return h("ul.bars", {}, pairs.map(([name, n], place) => h("li", {}, h("span.name", { dir: "auto" }, name), h("span.track", {}, h("i", { class: colour ? colour(name, place) : "", style: { width: `${(100 * n) / (sum || 1)}%` } })), h("span.n", {}, number(n)), h("span.n", {}, percent(n, sum)))));
+    return h("ul.bars", {}, pairs.map(([name, n], place) => h("li", {}, h("span.name", { dir: "auto" }, name), h("span.track", {}, h("i", { class: color ? color(name, place) : "", style: { width: `${(100 * n) / (sum || 1)}%` } })), h("span.n", {}, number(n)), h("span.n", {}, percent(n, sum)))));
   }
 
   const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
@@ -1076,7 +1076,7 @@ const foretrace = (() => {
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
         lengths.length ? section("Prompt lengths", promptLengths(lengths), h("p.faint.small", {}, "of all rows; bars are shares of the rows, on one scale")) : null,
         section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), h("h3", {}, "by strength"), bars(Object.entries(m.strengths || {})),
-          Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99% interval by groups.")] : null] : h("p.faint", {}, "none")),
+          Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow model gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees only counts, places and overlaps: so much of a family is easy. A 99% interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),

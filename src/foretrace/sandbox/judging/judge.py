@@ -27,7 +27,7 @@ from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, MAX_PROCESSES, NOT_RUN, Judging, find_ending, format_error
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
 from foretrace.sandbox.judging.test_reading import RANDOM_WORD
-from foretrace.sandbox.judging.verify import Judgement, judge_values
+from foretrace.sandbox.judging.verify import Judgment, judge_values
 
 _NEEDS_OBJECTS = "needs_objects"
 _LONG = 1 << 17
@@ -136,7 +136,7 @@ async def _compare_values(judging: Judging) -> list[TestResult] | None:
         if not errors and not all(answer.is_plain for answer in given):
             return None
         values = [answer.value for answer in given]
-        made = Judgement(False, errors[0]) if errors else judge_values(check, values)
+        made = Judgment(False, errors[0]) if errors else judge_values(check, values)
         results.append(made.make_result(name, seconds))
     return results
 
@@ -240,7 +240,7 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
             error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
         elif ran.truncated:
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
-        made = Judgement(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
+        made = Judgment(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
         results.append(made.make_result(name, ran.seconds))
         judging.seconds += ran.seconds
         if judging.ending == "ok" and not ran.ok:

@@ -78,7 +78,7 @@ def _compile(expression: str) -> Any:
     return compile(expression, "skeleton", "eval")
 
 
-class Judgement(msgspec.Struct):
+class Judgment(msgspec.Struct):
     """The outcome of one check or result."""
 
     passed: bool
@@ -96,11 +96,11 @@ class Judgement(msgspec.Struct):
         )
 
 
-_PASSED = Judgement(True)
-_MALFORMED = Judgement(False, "the process broke the protocol")
+_PASSED = Judgment(True)
+_MALFORMED = Judgment(False, "the process broke the protocol")
 
 
-def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False) -> Judgement:
+def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False) -> Judgment:
     """Whether an assert holds for plain leaves."""
     try:
         holds, error = bool(evaluate(check, check.skeleton, leaves)), None
@@ -108,7 +108,7 @@ def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False)
         holds, error = False, f"{type(raised).__name__}: {raised}"[:500]
     if extended and "is" in check.kinds:
         holds = "is not" in check.skeleton
-    made = Judgement(holds, error, unsure=extended and not holds and check.hides)
+    made = Judgment(holds, error, unsure=extended and not holds and check.hides)
     if check.sides:
         with contextlib.suppress(Exception):
             made.actual, made.expected = (show_value(evaluate(check, side, leaves)) for side in check.sides)
@@ -117,7 +117,7 @@ def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False)
     return made
 
 
-def judge_record(check: Check, record: list[Any], place: int | None) -> Judgement:
+def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment:
     """What one record says about its check.
 
     Args:
@@ -132,17 +132,17 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgemen
             return judge_values(check, values, extended=extended)
         case ["n", bool(holds), *sides] if len(sides) in (0, 2):
             actual, expected = (str(side)[:500] for side in sides) if sides else (None, None)
-            return Judgement(holds, None, actual, expected)
+            return Judgment(holds, None, actual, expected)
         case ["e", error]:
             described = read_error(error)
-            return Judgement(False, format_error(described) if described else "an exception")
+            return Judgment(False, format_error(described) if described else "an exception")
         case ["l", None]:
-            return Judgement(False, "an object of the answer was compared with a value that has no decoys", unsure=True)
+            return Judgment(False, "an object of the answer was compared with a value that has no decoys", unsure=True)
         case ["l", [*answers]] if place is not None and place < len(answers):
             return _judge_line_up(check, answers, place)
         case ["b", said, [*others]]:
             if said is not True:
-                return Judgement(False, "an object of the answer says that it does not hold")
+                return Judgment(False, "an object of the answer says that it does not hold")
             if len(others) > 1 and check.claims_sameness and all(other is True for other in others):
                 return _same_for_others()
             if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and check.is_strict:
@@ -152,11 +152,11 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgemen
             return _MALFORMED
 
 
-def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
+def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgment:
     others = [answer for number, answer in enumerate(answers) if number != place]
     alike = sum(other is True for other in others)
     if answers[place] is not True:
-        return Judgement(False, "an object of the answer says that it does not hold")
+        return Judgment(False, "an object of the answer says that it does not hold")
     exact = check.kinds - {"arithmetic"} == {"Eq"} and not re.search("mul|mod|floordiv", check.skeleton)
     has_members = "In" in check.kinds  # other constants may also be members, but not all of them
     if check.claims_sameness and not has_members and (alike > len(others) / 2 or (alike and exact)):
@@ -166,8 +166,8 @@ def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
     return _PASSED
 
 
-def _same_for_others() -> Judgement:
-    return Judgement(False, "an object of the answer says the same of other values", same_for_others=True)
+def _same_for_others() -> Judgment:
+    return Judgment(False, "an object of the answer says the same of other values", same_for_others=True)
 
 
 class TestReport:
@@ -182,7 +182,7 @@ class TestReport:
     def __init__(self, plan: JudgePlan, places: Mapping[int, int]) -> None:
         code = prepare(plan)
         self._checks, self._tests, self._names, self._places = code.checks, code.tests, plan.names, places
-        self._results: list[Judgement | None] = [None] * len(plan.names)
+        self._results: list[Judgment | None] = [None] * len(plan.names)
         self._seconds: dict[int, float] = {}
         self.unsure: set[int] = set()
         """Checks that must be repeated with decoys."""
@@ -208,7 +208,7 @@ class TestReport:
                 return False
             if record[1] == "f":
                 if 0 <= record[0] < len(self._results):
-                    self._fail(record[0], Judgement(False, "AssertionError"))
+                    self._fail(record[0], Judgment(False, "AssertionError"))
                 continue
             if not 0 <= record[0] < len(self._checks):
                 return False
@@ -217,7 +217,7 @@ class TestReport:
         results = self._tests[number]
         for n, check in enumerate(self._checks):
             if check.result in results and check.required and n not in seen and problem is None:
-                self._fail(check.result, Judgement(False, "not reached"))
+                self._fail(check.result, Judgment(False, "not reached"))
         if answer_gone:
             # What has no result fails for the reason that ended the process. It may have ended in a loop, after each
             # assert had held once.
@@ -241,7 +241,7 @@ class TestReport:
         elif self._results[result] is None:
             self._results[result] = made
 
-    def _fail(self, result: int, made: Judgement) -> None:
+    def _fail(self, result: int, made: Judgment) -> None:
         before = self._results[result]
         if before is None or before.passed:
             self._results[result] = made
@@ -252,17 +252,17 @@ class TestReport:
         unreached = text if text is None or len(results) == 1 else f"not reached: {text}"[:500]
         for result in results:
             if self._results[result] is None:  # if it was seen, it is unsure: the next run decides
-                self._results[result] = _PASSED if result in seen else Judgement(text is None, unreached)
+                self._results[result] = _PASSED if result in seen else Judgment(text is None, unreached)
         made = [self._results[result] for result in results]
         if text is not None and all(one is not None and one.passed for one in made):
-            self._results[results[-1]] = Judgement(False, text, made[-1].actual if made[-1] else None)
+            self._results[results[-1]] = Judgment(False, text, made[-1].actual if made[-1] else None)
 
     def results(self) -> list[TestResult]:
         """All results."""
         made: list[TestResult] = []
         for number, (name, judged) in enumerate(zip(self._names, self._results, strict=True)):
             if judged is None or self.failed is not None:
-                judged, seconds = Judgement(False, self.why if self.failed is None else self.failed), None
+                judged, seconds = Judgment(False, self.why if self.failed is None else self.failed), None
             else:
                 seconds = self._seconds.get(number)
             made.append(judged.make_result(name, seconds))
