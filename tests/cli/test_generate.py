@@ -178,7 +178,7 @@ def test_errors_and_what_is_left_stand_within_79_columns() -> None:
     status.errors.update(stream=567, overflow=1_234, sandbox=89, timeout=12)
     told = describe_progress(status)
     assert "12,345 of 123,456 done, 90 min left; errors: overflow 1,234, stream 567, ..." in told[:79]
-    parts = ["of 123,456 done", " left", "errors: ", "% passed", "% ideal", "tokens/s", "8 in flight"]
+    parts = ["of 123,456 done", " left", "errors: ", "% passed", "% ideal", "tokens/s", "8 in progress"]
     assert sorted(parts, key=told.index) == parts
     status.errors.clear()
     assert "55% passed, 37% ideal" in describe_progress(status)[:79]

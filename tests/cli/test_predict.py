@@ -26,7 +26,7 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     first, second = done.out.splitlines()
     assert first.startswith(f"{out}: ") and "guesses of markov:2 at" in first
-    assert "learned from" in second and "ms a row (p95" in second
+    assert "trained on" in second and "ms a row (p95" in second
     found = read_predictions(out)
     assert found.header is not None and found.header.predictor == "markov:2" and found.problems == {}
     # What guesses types is sure of types.

@@ -58,7 +58,7 @@ def test_records_of_another_format_in_one_file(tmp_path: Path) -> None:
 def test_a_folder_of_nothing_but_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "photo.jpg").write_bytes(b"\xff\xd8\xff\x00" * 100)
-    with pytest.raises(SourceError, match=r"nothing in a known format \(photo.jpg: binary\); see `foretrace "):
+    with pytest.raises(SourceError, match=r"nothing in a known format \(photo.jpg: binary\); the command `sources` "):
         run(tmp_path / "in")
     (tmp_path / "in" / "photo.jpg").unlink()
     with pytest.raises(SourceError, match="holds no files"):
