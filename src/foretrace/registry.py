@@ -437,8 +437,8 @@ def _describe_nothing(found: FoundFiles, name: str | None) -> str:
     more = f"; and {found.unknown_count - 1:,} more" if found.unknown_count > 1 else ""
     return (
         f"nothing in {f'the format of {name}' if name else 'a known format'} ({first.path.name}: {first.seen}{more}); "
-        "the command `sources` lists the formats; for messages of your own, use the source chat and a map of columns, or "
-        "write a source (docs/sources.md)"
+        "the command `sources` lists the formats; for messages of your own, use the source chat and a map of columns, "
+        "or write a source (docs/sources.md)"
     )
 
 
