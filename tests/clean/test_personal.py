@@ -14,7 +14,8 @@ def test_names_are_found_where_they_stand_for_a_person() -> None:
     text = (
         "annabel@host:~annabel$ USER=annabel chown annabel:annabel f; su - annabel; /media/annabel/x uid=7(annabel) "
         "drwxr-xr-x 2  annabel  annabel 4096 x; home-annabel\nannabel   4711  0.0 bash; machine x login annabel "
-        '"user": "annabel" {\\"username\\": \\"annabel\\"} annabelle and annabel herself'
+        '"user": "annabel" {"login":"annabel"} {\\"user\\":\\"annabel\\"} {\\"username\\": \\"annabel\\"} '
+        "annabelle and annabel herself"
     )
     places = sorted({found.start for found in find_user_names(text, {"annabel"})})
     assert len(places) == text.count("annabel") - 2  # annabelle, and she herself

@@ -78,10 +78,9 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_rows(tmp_path / "rows.jsonl", [chat_row(number) for number in range(4)])
 
 
-def test_a_source_that_exits_ends_no_import(run: Run, rows: Path, tmp_path: Path) -> None:
+def test_a_source_that_exits_does_not_set_the_exit_code(run: Run, rows: Path, tmp_path: Path) -> None:
     done = run("import", "broken_plugins:Exits", rows, "--out", tmp_path / "t")
-    assert done.code == 1 and len(list(read_traces(tmp_path / "t"))) == 3
-    assert "internal_error 1: exits on rows.jsonl row 1: SystemExit: 3" in done.err
+    assert done.code == 1 and "unexpected SystemExit: 3" in done.err
     done = run("import", "broken_plugins:ExitsWhenMade", rows, "--out", tmp_path / "t")
     assert done.code == 1 and "unexpected SystemExit: 3" in done.err
 

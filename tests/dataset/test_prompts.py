@@ -225,6 +225,13 @@ def test_an_output_is_whole_until_the_history_is_full_and_cut_from_then_on() -> 
     assert 1 in made.find_shown(5) and not made.shows_whole(5, 1) and not made.shows_whole(3, 3)
 
 
+def test_results_of_calls_in_messages_of_their_own_belong_to_each_of_them() -> None:
+    long = "x" * (MOST * 7 // 4)
+    batch = (runs("cat a"), runs("cat b"), seen(long), seen("b"))
+    made = prompts(trace("k", user("x"), *batch, runs("cat c"), seen(long), runs("cat a"), says("end")))
+    assert 1 in made.find_shown(7) and not made.shows_whole(7, 1) and not made.shows_whole(7, 2)
+
+
 def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
     """What was left out is said behind the task, and what is shown begins with a turn of the agent."""
     messages = [

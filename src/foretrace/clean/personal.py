@@ -115,7 +115,8 @@ def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     before = (
         "home/", "Users/", "home-", "Users-", "home%2F", "Users%2F", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
         "/media/", "/mail/", "/crontabs/", "/sudoers.d/", "/run/user/", "Author: ", "author: ", "Committer: ", "-authored-by: ",
-        'user": "', r'user\\": \\"', 'username": "', r'username\\": \\"', 'login": "', "login ", "user=", "username=", "user: ", "username: ",
+        "login ", "user=", "username=", "user: ", "username: ",
+        *(f"{key}{quote}:{gap}{quote}" for key in ("user", "username", "login") for quote in ('"', r'\\"') for gap in ("", " ")),
     )  # fmt: skip
     behind = "|".join(f"(?<={each}{word})" for each in before)
     place = re.compile(

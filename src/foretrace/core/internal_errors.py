@@ -39,8 +39,8 @@ _collectors: list[_Errors] = []
 
 
 class contain_errors:  # noqa: N801 - used as a statement
-    """Record an unexpected exception of the block, or its `sys.exit`, and continue after the block: `with
-    contain_errors(rule, key) as found`.
+    """Record an unexpected exception of the block, and continue after the block: `with contain_errors(rule, key) as
+    found`.
 
     Errors that foretrace raises on purpose, and `MemoryError`, are not caught.
 
@@ -59,7 +59,7 @@ class contain_errors:  # noqa: N801 - used as a statement
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
-        if not isinstance(error, (Exception, SystemExit)) or isinstance(error, (ForetraceError, MemoryError)):
+        if not isinstance(error, Exception) or isinstance(error, (ForetraceError, MemoryError)):
             return False
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno} {last.name}"

@@ -1,6 +1,6 @@
 """How much of a pair family is easy: what a shallow model of prompt and completion gets right.
 
-The reader sees only counts, positions and overlaps of words, and the kind of action. It is a logistic model on the
+The model sees only counts, positions and overlaps of words, and the kind of action. It is logistic, on the
 difference of these features between chosen and rejected, fitted on the split train and measured on test."""
 
 from __future__ import annotations

@@ -270,6 +270,7 @@ class Prompts:
             """With long messages cut; made when it is first needed."""
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
+        self._chosen: dict[int, tuple[_History, int, int]] = {}
         self._head_has_target: bool | None = None
         self._clean = 0
         """Number of messages at the beginning of the history that contain no target text."""
@@ -309,14 +310,16 @@ class Prompts:
         return range(self._first + start, self._first + end)
 
     def shows_whole(self, index: int, shown: int) -> bool:
-        """Whether the prompt at `index` shows the message at `shown`, and what follows up to the agent's next message,
+        """Whether the prompt at `index` shows the step at `shown` and its results, up to the agent's next reply,
         without a cut."""
         history, start, end = self._choose(index)
         at = shown - self._first
         if not start <= at < end:
             return False
-        after = (i for i in range(at + 1, end) if history.messages[i].role == "assistant")
-        return not any(history.cut[at : next(after, end)])
+        roles = [message.role for message in history.messages[at:end]]
+        # further calls of the same reply may stand before the results
+        after = (i for i in range(1, len(roles)) if roles[i] == "assistant" != roles[i - 1])
+        return not any(history.cut[at : at + next(after, len(roles))])
 
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
@@ -354,6 +357,11 @@ class Prompts:
 
     def _choose(self, index: int) -> tuple[_History, int, int]:
         """The history that the prompt at `index` shows, and where its messages start and end."""
+        if index not in self._chosen:
+            self._chosen[index] = self._find_history(index)
+        return self._chosen[index]
+
+    def _find_history(self, index: int) -> tuple[_History, int, int]:
         end = self._render_to(index)
         if self._whole.head.cost + self._whole.window.count_tokens(0, end) <= self._max:
             return self._whole, 0, end

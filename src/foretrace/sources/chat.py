@@ -117,7 +117,8 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        if "mask" in row and row.get("spans", wrote := [[0, len(messages[-1].content)]]) != wrote:
+        spans = row.get("spans")
+        if "mask" in row and spans and sum(end - start for start, end in spans) < len(messages[-1].content):
             remedy = ("export the traces with ", Setting("format", "jsonl"))
             return Drop("results_within_a_turn", "an exported row (inline) with results in the agent's message", remedy)
         messages = add_times(messages, read_stamps(found.turns))

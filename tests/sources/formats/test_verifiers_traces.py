@@ -108,6 +108,11 @@ def test_an_episode_of_our_own_environment_is_the_trace_that_generate_makes(tmp_
     assert [(m.role, m.tool_calls) for m in trace.messages] == [(m.role, m.tool_calls) for m in own.messages]
     sampled = trace.messages[1].sampled
     assert sampled and sampled.token_ids == (4,) and sampled.prompt_token_ids == (1, 2, 3)
+    given_up = node(0, "assistant", "another", True, token_ids=[3, 7], mask=[False, True], logprobs=[-0.5])
+    nodes = [nodes[0], given_up, nodes[1]]
+    trace, _ = read_one("verifiers_traces", write_lines(tmp_path / "u", [episode(*nodes, info=info)]))
+    sampled = trace.messages[1].sampled
+    assert sampled and sampled.token_ids == (4,), "not those of a reply that was given up"
 
 
 def test_episodes_without_traces_and_circles(tmp_path: Path) -> None:

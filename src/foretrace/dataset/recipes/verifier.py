@@ -189,7 +189,7 @@ UNPAIRED = Config(
 
 class Verifier:
     """Pairs of a right and a wrong action. `strong`: the wrong one is provably useless there (an answered call repeated
-    with nothing changed, a finish before the last change). `weak`: it is not what the agent did, which does not prove
+    with nothing changed, a finish before a file change). `weak`: it is not what the agent did, which does not prove
     it wrong."""
 
     configs = (PAIRED, UNPAIRED)

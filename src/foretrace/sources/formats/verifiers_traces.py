@@ -89,6 +89,7 @@ class _Graph:
     def read(self, path: Path, row: int) -> Iterator[Trace | Drop]:
         inner = set(self._parents)
         leaves = [index for index in range(len(self._nodes)) if index not in inner]
+        branches: list[Trace] = []
         for number, leaf in enumerate(leaves):
             nodes: list[int] = []
             at: int | None = leaf
@@ -98,8 +99,10 @@ class _Graph:
             trace = self._make_trace(nodes[::-1], number, path, row)
             if not self._own or isinstance(trace, Drop):
                 yield trace
-            elif not number:
-                yield _take_own(self._own, trace)
+            else:
+                branches.append(trace)
+        if branches:
+            yield _take_own(self._own, branches)
         if not leaves:
             yield Drop("no_agent_turn", f"row {row}: a trace without nodes")
 
@@ -177,16 +180,21 @@ class _Graph:
         )
 
 
-def _take_own(own: dict[str, Any], graph: Trace) -> Trace:
-    """foretrace's own trace of an episode, with the key and the tokens of its graph."""
+def _take_own(own: dict[str, Any], branches: list[Trace]) -> Trace:
+    """foretrace's own trace of an episode, with the key of its graph, and the tokens of each message that is in one of
+    its branches. Some branches are of replies that were given up."""
+    graph = branches[0]
     try:
         trace = msgspec.convert({**own, "id": ""}, Trace)
     except msgspec.ValidationError:
         return graph
     messages = list(trace.messages)
-    for at, (message, node) in enumerate(zip(messages, graph.messages, strict=False)):
-        if node.sampled and node.sampled.token_ids and (message.role, node.role).count("assistant") != 1:
-            messages[at] = msgspec.structs.replace(message, sampled=node.sampled)
+    for branch in reversed(branches):
+        for at, (message, node) in enumerate(zip(messages, branch.messages, strict=False)):
+            # the graph has the thoughts of a reply apart, and results as a user's words
+            is_same = message.content.endswith(node.content) and (message.role, node.role).count("assistant") != 1
+            if node.sampled and node.sampled.token_ids and is_same:
+                messages[at] = msgspec.structs.replace(message, sampled=node.sampled)
     place = graph.provenance
     origin = msgspec.structs.replace(
         trace.provenance,
