@@ -173,6 +173,8 @@ def make_instruction(target: TargetFormat) -> str:
     return task if target == "message" else f"{task}\n\nTYPE is one of:\n{types}"
 
 
+_SEAM = 1000
+"""Characters at the end of a turn that may be the beginning of a target, which the next message completes."""
 _Given = tuple[tuple[Message, ...], tuple[ToolSpec, ...]]
 
 
@@ -275,7 +277,7 @@ class Prompts:
         self._clean = 0
         """Number of messages at the beginning of the history that contain no target text."""
         self._clean_turn = ChatText("user", JOIN.join(self._whole.head.task))
-        """The last turn of these messages."""
+        """The last turn of these messages, or its end."""
 
     def _make_head(self, limit: int) -> _Head:
         """The agent's own part and the task may have `limit` tokens each."""
@@ -336,7 +338,8 @@ class Prompts:
             self._head_has_target = any(map(has_target, head))
         while self._clean < before:
             role, text = self._whole.messages[self._clean]
-            turn = ChatText(role, self._clean_turn.content + JOIN + text if role == self._clean_turn.role else text)
+            before_it = self._clean_turn.content[-_SEAM:] + JOIN if role == self._clean_turn.role else ""
+            turn = ChatText(role, before_it + text)
             if has_target(turn.content):
                 break
             self._clean_turn = turn
