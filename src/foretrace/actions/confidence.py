@@ -1,4 +1,4 @@
-"""How certain a label is: how often its rule agreed with hand labels, shrunk towards similar rules."""
+"""How certain a label is: how often its rule agreed with hand labels, shrunk toward similar rules."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _find_family(rule: str) -> str:
 class ConfidenceModel:
     """Estimates how often a careful reader would choose a rule's action.
 
-    Two nested beta distributions: the agreement of a family of rules is shrunk towards `BLIND_AGREEMENT`, and that of
-    a rule towards its family's. The estimate is the posterior mean; `strength` weighs each wider level, in steps.
+    Two nested beta distributions: the agreement of a family of rules is shrunk toward `BLIND_AGREEMENT`, and that of
+    a rule toward its family's. The estimate is the posterior mean; `strength` weighs each wider level, in steps.
     """
 
     def __init__(self, table: AgreementTable, strength: float) -> None:
