@@ -3,13 +3,15 @@
     python benchmarks/bench_build.py [--rows 1000] [--curve 5000,20000] [--rounds 2] [--baseline SCRIPT --maker SCRIPT]
 
 The baseline (`SCRIPT ROWS.jsonl OUTDIR`) and the row maker (`SCRIPT N OUT.jsonl`) are looked for in ../shared/bench;
-without them the bench says so and ends. Memory is the resident set summed over the process tree, sampled every 20 ms.
+without them the bench says so and ends. Memory is the resident set summed over the process tree, sampled every 100 ms.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import resource
 import shutil
 import statistics
 import subprocess
@@ -45,35 +47,27 @@ class Run(NamedTuple):
 
 
 def run(*command: str | Path) -> Run:
-    """Run a command to its end and watch its process tree."""
+    """Run a command to its end and watch its process tree.
+
+    It looks ten times a second: finding the descendants reads all of /proc, which takes time from commands that use
+    all cores.
+    """
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
         process = psutil.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=errors)
-        peak, cpu = 0, dict[int, float]()
+        peak, before = 0, resource.getrusage(resource.RUSAGE_CHILDREN)
         while process.poll() is None:
-            total = 0
-            for member in [process, *children(process)]:
-                try:
-                    total += member.memory_info().rss
-                    times = member.cpu_times()
-                    cpu[member.pid] = times.user + times.system
-                except psutil.Error:
-                    continue
-            peak = max(peak, total)
-            time.sleep(0.02)
+            with contextlib.suppress(psutil.Error):
+                tree = [process, *process.children(recursive=True)]
+                peak = max(peak, sum(member.memory_info().rss for member in tree))
+            time.sleep(0.1)
         wall = time.perf_counter() - begun
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if process.returncode:
             errors.seek(0)
             sys.exit(f"{' '.join(map(str, command))}\n{errors.read().decode()}")
-    return Run(wall, sum(cpu.values()), peak / 1e6)
-
-
-def children(process: psutil.Popen) -> list[psutil.Process]:
-    """All descendants that are alive."""
-    try:
-        return process.children(recursive=True)
-    except psutil.Error:
-        return []
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(wall, cpu, peak / 1e6)
 
 
 def size(path: Path) -> int:
