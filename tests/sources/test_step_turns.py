@@ -70,21 +70,6 @@ def test_words_about_actions_are_no_steps(row: dict[str, Any]) -> None:
         read(row)
 
 
-def test_files_in_an_export_of_claude() -> None:
-    file = {"file_name": "a.csv", "file_type": "csv", "file_size": 3, "extracted_content": "x,y"}
-    turns = [
-        {"uuid": "1", "sender": "human", "text": "Sum.", "content": [{"type": "text", "text": "Sum."}],
-         "attachments": [file], "files": [{"file_name": "b.png"}]},
-        {"uuid": "2", "sender": "assistant", "text": "", "content": []},
-        {"uuid": "3", "sender": "human", "text": "", "attachments": [{**file, "extracted_content": "z"}]},
-        {"uuid": "4", "sender": "assistant", "text": "Done."},
-    ]  # fmt: skip
-    asked, _, again, done = read({"chat_messages": turns}).messages
-    assert asked.content == "Sum.\n\na.csv\nx,y" and again.content.endswith("a.csv\nz") and done.content == "Done."
-    assert asked.extra["files"] == [{"file_name": "b.png"}] and asked.extra["uuid"] == "1"
-    assert asked.extra["attachments"] == [{"file_name": "a.csv", "file_type": "csv", "file_size": 3}]
-
-
 def test_calls_beside_a_response() -> None:
     row = {"prompt": "Go.", "response": "I go.", "tool_calls": [{"name": "f", "arguments": {"n": 1}}]}
     assert calls(read(row)) == [("f", {"n": 1})]
@@ -94,12 +79,6 @@ def test_a_speaker_who_calls() -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
     said = {"sender": "assistant", "content": "", "tool_calls": [call]}
     assert calls(read({"messages": [{"sender": "user", "content": "Go."}, said]})) == [("f", {})]
-
-
-def test_a_system_that_does_not_answer() -> None:
-    """Beside an assistant, the system is who tells it what it is."""
-    said = [("system", "You help."), ("user", "Hi."), ("assistant", "Yes.")]
-    assert outline(read({"turns": [{"speaker": who, "text": text} for who, text in said]})) == said
 
 
 def test_a_column_of_calls_that_holds_none() -> None:

@@ -114,7 +114,7 @@ class Chat:
         unclear: dict[str, str] = {}
         found = self._find_turns(row, unclear)
         keys = self._columns.get("role"), self._columns.get("content")
-        messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
+        messages = make_messages(flatten_turns(found.turns, keys), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
         spans = row.get("spans")
@@ -226,7 +226,7 @@ def _read_list(value: Any) -> list[Any]:
 
 
 def _has_agent(found: FoundTurns) -> bool:
-    return any(is_agent(item) for _, item in flatten_turns(found.turns, (None, None)))
+    return any(is_agent(item) for _, item in flatten_turns(found.turns))
 
 
 def _has_path(row: dict[str, Any], path: str) -> bool:

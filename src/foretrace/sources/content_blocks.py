@@ -24,22 +24,22 @@ _MEDIA = (
 )  # fmt: skip
 _CALLS = frozenset({
     "tool_use", "server_tool_use", "tool_call", "server_tool_call", "tool-call", "builtin-tool-call", "toolCall",
-    "toolUse", "toolRequest", "functionCall", "function_call", "FunctionCallContent", "function",
+    "toolUse", "toolRequest", "functionCall", "function_call", "function",
 })  # fmt: skip
 _RESULTS = frozenset({
     "tool_result", "tool-result", "tool-return", "retry-prompt", "tool_call_response", "server_tool_call_response",
-    "toolResult", "toolResponse", "functionResponse", "function_response", "FunctionResultContent",
+    "toolResult", "toolResponse", "functionResponse", "function_response",
 })  # fmt: skip
 _HELD = (
     "toolUse", "toolResult", "toolCall", "functionCall", "function_call", "functionResponse", "function_response",
     "reasoningContent", "run", "function", "server_tool_call",
 )  # fmt: skip
 """Keys under which a block may nest its actual contents."""
-_KINDS = ("type", "part_kind", "block_type", "$type")
-_IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "Id", "CallId")
-_NAMES = ("name", "toolName", "tool_name", "FunctionName")
-_GIVEN = ("arguments", "parameters", "input", "args", "tool_kwargs", "Arguments")
-_GAVE = ("error", "content", "output", "response", "result", "tool_return", "Result")
+_KINDS = ("type", "part_kind", "block_type")
+_IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id")
+_NAMES = ("name", "toolName", "tool_name")
+_GIVEN = ("arguments", "parameters", "input", "args", "tool_kwargs")
+_GAVE = ("error", "content", "output", "response", "result", "tool_return")
 
 
 def read_blocks(content: Any, between: str = "\n") -> tuple[str, tuple[Part, ...]]:
@@ -112,8 +112,8 @@ def _digest_body(body: str) -> str:
 def read_block(block: Block) -> Block:
     """A block of any provider in Anthropic's form (`tool_use`, `tool_result`, `thinking`, `text`), or else unchanged.
 
-    Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, Semantic Kernel,
-    LlamaIndex, Goose, Amp and Pi.
+    Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, LlamaIndex, Goose, Amp
+    and Pi.
     """
     holder = next((key for key in _HELD if isinstance(block.get(key), dict)), "")
     kind = get_text(block, *_KINDS) or holder
@@ -134,8 +134,7 @@ def read_block(block: Block) -> Block:
     if kind in ("thinking", "reasoning", "reasoningContent") or block.get("thought") is True:
         thought = get_text(get_dict(held, "reasoningText") or held, "thinking", "text", "content")
         return {"type": "thinking", "thinking": thought} if thought else block
-    text = get_text(block, "Text") or (get_text(block, "content") if not kind or "part_kind" in block else "")
-    if text:
+    if (not kind or "part_kind" in block) and (text := get_text(block, "content")):
         return {"type": "text", "text": text}
     return block if "type" in block or "text" in block else {"type": kind or next(iter(block), "unknown"), **block}
 

@@ -33,7 +33,7 @@ whose meaning depends on where they are."""
 _JOINED = frozenset({"text", "content", "value", "thinking", "thought", "message"})
 """Keys of texts that are joined or cut when a row is read, and so may be short."""
 _ROW_LABELS = frozenset({
-    "type", "role", "Role", "from", "object", "kind", "$type", "part_kind", "block_type", "message_type", "lc", "index",
+    "type", "role", "from", "object", "kind", "part_kind", "block_type", "message_type", "lc", "index",
 })  # fmt: skip
 """Keys in rows that only say what kind of object it is; whoever reads the object uses them."""
 _LABELS = frozenset({"type", "role", "kind", "from"})

@@ -10,7 +10,6 @@ import msgspec
 from foretrace.core.errors import Setting
 from foretrace.core.trace import Message, Role, ToolCall
 from foretrace.encodings.base import TextEncoding
-from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
 from foretrace.sources.json_values import as_dicts, decode_nested
@@ -116,19 +115,12 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
         calls = read_native_calls(item.get("tool_calls"), index)
         if not calls and (older := item.get("function_call")) is not None:
             calls = read_native_calls([{"function": older}], index)
-        calls = calls or _read_written_calls(item.get("function_calls"))
         if not calls and name in CALL_ROLES:
             calls = read_native_calls([decode_nested(text)], index)
     if not calls and content is None and not item.keys() & {"content", "value", "tool_calls", "function_call"}:
         remedy = ("name the one that holds its text: ", Setting("columns", {"content": "KEY"}))
         raise RowError("no_text", f"message {index} has no content; it has {', '.join(sorted(item)[:10])}", *remedy)
     return _Turn(place, item, role, name if name != role else None, text, parts, calls)
-
-
-def _read_written_calls(value: Any) -> tuple[ToolCall, ...]:
-    """Calls written as text next to the content, one per line: `f(x=1)`."""
-    written = f"[{', '.join(value.splitlines())}]" if isinstance(value, str) and value.strip() else ""
-    return tuple(msgspec.structs.replace(call, span=None) for call in CALL_LIST.parse(written))
 
 
 def _find_answer(turns: list[_Turn], index: int) -> str | None:

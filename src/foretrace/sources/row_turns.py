@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
-from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_raw_call, make_thought
 from foretrace.sources.json_values import (
     as_dict,
     as_list,
@@ -29,7 +28,7 @@ from foretrace.sources.json_values import (
 )
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
-from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
+from foretrace.sources.turn_items import REST, Row, Turns, get_role, is_agent, is_turn, make_raw_call, make_thought
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are tried first."""
@@ -79,6 +78,20 @@ _TASKS = ("question", "task", "query", "goal", "instruction", "intent", "input",
 _GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
 """Columns that only describe an agent's task; a build or a test may have a `task`, too."""
 _ANSWERS = ("final_answer", "answer", "output", "final_output")
+
+
+class FoundTurns(NamedTuple):
+    """The conversation of a row, with its turns in one vocabulary."""
+
+    turns: Turns
+    columns: frozenset[str]
+    """Columns that the conversation takes, including ignored ones."""
+    form: str
+    """What was recognized, in a few words."""
+    tools: Any = None
+    """Definitions of tools, if they are in a request within the row."""
+    rest: Row | None = None
+    """What else is in those columns."""
 
 
 def find_turns(row: Row) -> FoundTurns | None:
@@ -213,14 +226,6 @@ def find_rivals(row: Row) -> list[str]:
     return names if len(names) > 1 else []
 
 
-def _find_input(row: Row) -> FoundTurns | None:
-    """A whole conversation in `input`, as clients of the Responses API keep it."""
-    turns = _list_turns(row.get("input"))
-    if not any(map(is_agent, turns)) or any(row.get(name) for name in (*_REPLIES, *_RESPONSES)) or find_rivals(row):
-        return None
-    return FoundTurns([*enumerate(turns)], frozenset({"input"}), "column input holds messages")
-
-
 def _make_turns(value: Any, role: str) -> list[Row]:
     """The turns of half a conversation, given as messages, one message, or its text."""
     if turns := _list_turns(value):
@@ -340,18 +345,6 @@ def _are_calls(value: Any) -> bool:
     """Whether a column holds calls; a column of this name may also hold their number or ids."""
     calls = as_list(value)
     return bool(calls) and all(get_text(each, "name") or get_dict(each, "function") for each in calls)
-
-
-def _find_wanted_calls(row: Row) -> FoundTurns | None:
-    """`query` with the calls that answer it in `answers` (xLAM)."""
-    calls = decode_nested(row.get("answers"))
-    if not isinstance(row.get("query"), str) or not isinstance(calls, list) or not calls:
-        return None
-    if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
-        return None
-    reply: Row = {"role": "assistant", "content": "", "tool_calls": calls}
-    turns: Turns = [(None, {"role": "user", "content": row["query"]}), (0, reply)]
-    return FoundTurns(turns, frozenset({"query", "answers"}), "columns query and answers")
 
 
 def _find_text(row: Row) -> FoundTurns | None:
@@ -551,8 +544,6 @@ _FINDERS = (
     _find_web_states,
     _find_steps,
     _find_halves,
-    _find_wanted_calls,
     _find_text,
     _find_nested,
-    _find_input,
 )

@@ -64,7 +64,7 @@ class SweSmith:
             raise RowError("missing_column", "instance_id")
         split = _find_split(raw)
         start = next((i for i, m in enumerate(raw) if m.get("role") == "assistant"), len(raw))
-        read = make_messages(list(flatten_turns(enumerate(raw), (None, None))), _ENCODINGS.get(split))
+        read = make_messages(flatten_turns(enumerate(raw)), _ENCODINGS.get(split))
         resolved = row.get("resolved")
         success = read_success(resolved)
         messages, outcome = _find_outcome(tuple(_unify(message, start) for message in read), success)

@@ -327,6 +327,6 @@ def _unify(turns: Any) -> list[Record]:
     """Messages of any vocabulary in OpenAI's format."""
     try:
         given = [(None, turn) for turn in as_dicts(turns) if is_turn(turn)]
-        return [message for _, message in flatten_turns(given, (None, None))]
+        return [message for _, message in flatten_turns(given)]
     except RowError:
         return as_dicts(turns)
