@@ -31,7 +31,7 @@ from foretrace.sources.converting import (
     stream_files,
     stream_rows,
 )
-from foretrace.sources.file_states import list_companions, list_states
+from foretrace.sources.recognizing import list_companions, list_states
 from foretrace.sources.taking import Taker
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +20,14 @@ from foretrace.core.errors import SourceError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.rows.files import SUFFIXES
 from foretrace.rows.head import FileHead, read_head
-from foretrace.sources.file_states import list_companions, list_states
 
 MAX_FILES = 500_000
 """Most files that a walk may visit."""
 _MAX_DEPTH = 64
 MAX_LISTED = 1000
 """Most unrecognized files that are listed by name; the others are only counted."""
+_MAX_FOLDER_FILES = 100_000
+"""Most files of one folder that are looked at."""
 _MAX_KEYS = 8
 _REPORT_EVERY = 64
 """Files between two progress reports."""
@@ -269,3 +270,33 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
 def _find_last_change(paths: Sequence[Path]) -> float:
     """Time of the last change to any of these files or to files in these folders, in seconds since 1970."""
     return max((state.changed_ns for state in list_states(paths)), default=0) / 1e9
+
+
+class FileState(NamedTuple):
+    """The current state of a file."""
+
+    name: str
+    """Path relative to the folder that contains the input."""
+    size: int
+    changed_ns: int
+    """Time of the last change, nanoseconds since 1970."""
+
+
+def list_companions(source: Any, path: Path) -> list[Path]:
+    """The files that the source reads together with this one; none if they cannot be listed."""
+    with contextlib.suppress(OSError):
+        return list(source.list_companions(path)) if hasattr(source, "list_companions") else []
+    return []
+
+
+def list_states(paths: Iterable[Path]) -> list[FileState]:
+    """The states of these files and of all files in these folders, sorted; files that cannot be read are left out."""
+    states: list[FileState] = []
+    for top in paths:
+        inside = (Path(folder, name) for folder, _, names in os.walk(top) for name in names)  # does not follow links
+        for path in itertools.islice(inside, _MAX_FOLDER_FILES) if top.is_dir() else [top]:
+            with contextlib.suppress(OSError):
+                found = path.stat()
+                if stat.S_ISREG(found.st_mode):
+                    states.append(FileState(str(path.relative_to(top.parent)), found.st_size, found.st_mtime_ns))
+    return sorted(states)

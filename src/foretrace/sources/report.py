@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -48,17 +47,6 @@ class TraceCounts(Counts, kw_only=True):
     """Turns with a known duration, by who measured it (`core.trace.TimeSource`)."""
     timed_calls: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls with a known duration, by who measured it."""
-
-    def replace(self, old: Self | None, new: Self) -> None:
-        """Replace the counts of one trace by those of another; `old` is `None` if there was none."""
-        if old is not None:
-            for name, value in msgspec.structs.asdict(old).items():
-                own = getattr(self, name)
-                if isinstance(value, list):
-                    setattr(self, name, [row for row in own if row not in value])
-                else:
-                    setattr(self, name, own - value)
-        self.add(new)
 
 
 def count_trace(trace: Trace) -> TraceCounts:
