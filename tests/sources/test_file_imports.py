@@ -173,19 +173,6 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     assert (reports[0].traces, dict(reports[0].drops)) == (60, {"no_agent_turn": 5})
 
 
-class Unsendable(Talks):
-    """A source that no process can be sent."""
-
-    def __init__(self) -> None:
-        self.wanted = lambda file: True
-
-
-def test_a_source_that_cannot_be_sent_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    files = [write_talk(tmp_path / f"{n}.jsonl", talk(str(n), 1)) for n in range(3)]
-    assert run(tmp_path / "out", *files, source=Unsendable(), engine=Processes(2)).traces == 3
-
-
 class Stopping(Talks):
     """Is killed when it reads a file again and again, each time later."""
 
