@@ -15,7 +15,7 @@ from foretrace.sources.content_blocks import read_block_text, read_content
 from foretrace.sources.json_values import as_dicts, decode_nested
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
-from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
+from foretrace.sources.text_actions import AgentText, CallReader
 from foretrace.sources.turn_items import CALL_ROLES, REST, ROLES, Place, Row, get_role
 
 _KNOWN = frozenset(
@@ -125,14 +125,9 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
 
 def _find_answer(turns: list[_Turn], index: int) -> str | None:
     following = turns[index + 1] if index + 1 < len(turns) else None
-    if following is None or not (following.role in ("user", "tool") or _is_output_of_system(following)):
+    if following is None or following.role not in ("user", "tool"):
         return None
     return following.text
-
-
-def _is_output_of_system(turn: _Turn) -> bool:
-    """Whether a message in role `system` is a command's output, printed by the agent's program (gptme)."""
-    return turn.role == "system" and bool(PRINTED_BY_PROGRAM.match(turn.text))
 
 
 def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
@@ -157,8 +152,7 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
             **common,
         )
     marker = _MARKER.match(text) if last is not None and turn.role in ("user", "tool") else None
-    may_answer = turn.role == "user" or _is_output_of_system(turn)
-    if turn.role == "tool" or marker or (may_answer and _answers_text_call(last, text)):
+    if turn.role == "tool" or marker or (turn.role == "user" and _answers_text_call(last, text)):
         common["raw_role"] = turn.raw_role or (None if turn.role == "tool" else turn.role)
         error = item.get("is_error")
         return Message(
