@@ -177,7 +177,7 @@ def _make_message(message: Message, ids: Sequence[str], call_id: str) -> dict[st
         if message.reasoning:
             parts.append({"type": "reasoning", "content": message.reasoning})
         parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-    return {"role": message.role, "parts": parts, FIELD: keep_message_fields(drop_numbers(message), call_ids=ids)}
+    return {"role": message.role, "parts": parts, FIELD: keep_message_fields(drop_numbers(message))}
 
 
 def _has_address(part: Part) -> bool:

@@ -23,7 +23,6 @@ from foretrace.rows.head import FileHead, read_head
 
 MAX_FILES = 500_000
 """Most files that a walk may visit."""
-_MAX_DEPTH = 64
 MAX_LISTED = 1000
 """Most unrecognized files that are listed by name; the others are only counted."""
 _MAX_FOLDER_FILES = 100_000
@@ -177,43 +176,34 @@ class _Walk:
         self._seen.add(place)
         return is_new
 
-    def visit(self, path: Path, depth: int = 0) -> None:
+    def visit(self, top: Path) -> None:
         """Take a file or folder if a source recognizes it, or else what is in the folder."""
-        try:
-            status = path.stat()
-        except OSError as error:  # a dangling link, or one to itself
-            self.found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
-            return
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if not self.is_new(status):
-            return
-        if not is_folder and not stat.S_ISREG(status.st_mode):
-            self.found.add_unknown(path, "no regular file", 0)
-            return
-        if depth > _MAX_DEPTH and is_folder:
-            self.found.add_unknown(path, f"a folder {depth} folders deep")
-            return
-        if not is_folder:
-            self._count_file(path)
-        try:
-            head = read_head(path)
-            names = sorted(os.listdir(path)) if is_folder else []
-        except (SourceError, OSError) as error:
-            what = "a folder that cannot be read: " if is_folder else ""
-            self.found.add_unknown(path, what + str(error).removeprefix(f"{path}: "))
-            return
-        if "manifest.json" in names and any(name.startswith("shard-") for name in names):
-            self.found.add_unknown(path, "a traces folder; build a dataset from it as it is", 0)
-        elif claims := ask_sources(head, self._sources):
-            self.found.add(path, claims, self.row_sources)
-        elif is_folder:
-            for name in names:
-                if name not in _SKIPPED_FOLDERS:
-                    self.visit(path / name, depth + 1)
-        else:
-            self.found.add_unknown(path, describe_head(head), status.st_size)
+        waiting = [top]
+        while waiting:
+            path = waiting.pop()
+            self._count(path)
+            try:
+                status = path.stat()
+                if not self.is_new(status):
+                    continue
+                is_folder = stat.S_ISDIR(status.st_mode)
+                if not is_folder and not stat.S_ISREG(status.st_mode):
+                    raise SourceError("no regular file")
+                head = read_head(path)
+                names = sorted(os.listdir(path)) if is_folder else []
+            except (SourceError, OSError) as error:  # also a dangling link, or one to itself
+                self.found.add_unknown(path, str(error).removeprefix(f"{path}: "))
+                continue
+            if "manifest.json" in names and any(name.startswith("shard-") for name in names):
+                self.found.add_unknown(path, "a traces folder; build a dataset from it as it is")
+            elif claims := ask_sources(head, self._sources):
+                self.found.add(path, claims, self.row_sources)
+            elif is_folder:
+                waiting += [path / name for name in reversed(names) if name not in _SKIPPED_FOLDERS]
+            else:
+                self.found.add_unknown(path, describe_head(head))
 
-    def _count_file(self, path: Path) -> None:
+    def _count(self, path: Path) -> None:
         self._files += 1
         if self._files > MAX_FILES:
             raise SourceError(f"{path.parent}: more than {MAX_FILES:,} files; name the folders that hold traces")
