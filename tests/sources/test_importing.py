@@ -12,7 +12,7 @@ from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
-from foretrace.sources import importing, inputs, taking
+from foretrace.sources import importing, taking
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport, check_import
@@ -129,7 +129,7 @@ def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
 ) -> None:
     """One stands there twice, one is scanned first, and the rows of another cannot be sent to workers."""
     monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(inputs, "_MAX_ROWS", 8)
+    monkeypatch.setattr(importing, "_MAX_ROWS", 8)
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
     (tmp_path / "again").mkdir()
     said = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Gone."}]

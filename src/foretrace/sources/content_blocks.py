@@ -101,7 +101,6 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
 
 
 def _digest_body(body: str) -> str:
-    """The digest of a base64-encoded picture or file."""
     try:
         data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):

@@ -121,8 +121,6 @@ def keep_leftovers(talk: Conversation, messages: Sequence[Message], facts: Any, 
 
 
 class _Search:
-    """Finds the part of a value that is not in the messages yet."""
-
     def __init__(self, now: list[_Said], labels: frozenset[str] = frozenset(), account: Account | None = None) -> None:
         self.now = now
         self.copies: set[str] = set()

@@ -263,8 +263,6 @@ def _find_last_change(paths: Sequence[Path]) -> float:
 
 
 class FileState(NamedTuple):
-    """The current state of a file."""
-
     name: str
     """Path relative to the folder that contains the input."""
     size: int

@@ -50,7 +50,6 @@ class TraceCounts(Counts, kw_only=True):
 
 
 def count_trace(trace: Trace) -> TraceCounts:
-    """The counts of one trace."""
     unread = find_unread_calls(trace)
     counts = TraceCounts(traces=1, unread=len(unread), unread_rows=[_describe(trace, n) for n in unread[:MAX_EXAMPLES]])
     unclear: dict[str, str] = trace.extra.get(UNCLEAR, {})

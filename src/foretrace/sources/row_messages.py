@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from foretrace.core.trace import Message, Role, ToolCall
 from foretrace.encodings.base import TextEncoding
 from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
+from foretrace.sources.conversation import FLUSH_S, read_time, write_time
 from foretrace.sources.json_values import as_dicts, decode_nested
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
@@ -43,6 +45,11 @@ _NEXT_TASK = re.compile(
 """How the task is announced after an example written as turns."""
 _ENDINGS = frozenset({"answer", "finish", "solution", "stop", "submit", "final_answer"})
 _ACKNOWLEDGEMENT_CHARS = 160
+_STAMPS = ("timestamp", "ts", "created_at", "createdAt", "created", "time", "datetime", "date")
+_HOLDERS = ("message", "metadata")
+"""Keys of objects in a record that may hold its timestamp."""
+_FIRST = 1e9
+"""Seconds since 1970 (in 2001): a smaller number is not counted from 1970."""
 
 
 class _Turn(msgspec.Struct):
@@ -225,3 +232,48 @@ def _read_train_flag(item: Row) -> bool | None:
         if isinstance(item.get(name), bool):
             return item[name]
     return False if item.get("weight") == 0 else None
+
+
+def read_stamps(turns: Iterable[tuple[int | None, dict[str, Any]]]) -> dict[int, float]:
+    """The timestamp of each turn that has one, in seconds since 1970, by position."""
+    found = ((place, _find_stamp(item)) for place, item in turns)
+    return {place: at for place, at in found if place is not None and at is not None}
+
+
+def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> tuple[Message, ...]:
+    """Add to each message when it was written, and how long that took.
+
+    The time of a reply is counted from the message before it: if the model writes a reply in several records, each is a
+    message, and their times must not overlap. The time of a tool is counted from its call.
+    """
+    timed: list[Message] = []
+    called: dict[str, float | None] = {}
+    latest: float | None = None
+    said: float | None = None
+    for message in messages:
+        at = None if message.raw_index is None else stamps.get(message.raw_index)
+        fields: dict[str, Any] = {} if at is None else {"started": write_time(at)}
+        begin = None
+        if message.role == "assistant":
+            begin, said = latest, at
+            called.update((call.id, at) for call in message.tool_calls if call.id)
+        elif message.role == "tool":
+            known = [stamp for own in message.tool_call_ids if (stamp := called.get(own)) is not None]
+            begin = max(known, default=None) if message.tool_call_ids else said
+        if begin is not None and at is not None and at - begin >= FLUSH_S:
+            name = "model_s" if message.role == "assistant" else "tool_s"
+            fields |= {name: round(at - begin, 6), f"{name}_source": "stamps"}
+        latest = at if at is not None else latest
+        timed.append(msgspec.structs.replace(message, **fields) if fields else message)
+    return tuple(timed)
+
+
+def _find_stamp(item: dict[str, Any]) -> float | None:
+    for holder in (item, *(item.get(key) for key in _HOLDERS)):
+        if not isinstance(holder, dict):
+            continue
+        for key in _STAMPS:
+            at = read_time(holder[key]) if key in holder else None
+            if at is not None and at >= _FIRST:
+                return at
+    return None

@@ -225,7 +225,6 @@ def find_rivals(row: Row) -> list[str]:
 
 
 def _make_turns(value: Any, role: str) -> list[Row]:
-    """The turns of half a conversation, given as messages, one message, or its text."""
     if turns := _list_turns(value):
         return turns
     value = decode_nested(value) if isinstance(value, str) and is_turn(decode_nested(value)) else value
@@ -278,7 +277,6 @@ def _find_responses(row: Row) -> FoundTurns | None:
 
 
 def _find_tools(body: Row) -> Any:
-    """The tool definitions in the body of a request."""
     holders = (body, *(decode_nested(body.get(name)) for name in _TOOL_HOLDERS))
     names = ("tools", "functions")
     return next((h[name] for h in holders if isinstance(h, dict) for name in names if h.get(name)), None)

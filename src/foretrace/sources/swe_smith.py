@@ -57,7 +57,6 @@ class SweSmith:
         return None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-        """One row is one attempt at one instance."""
         raw = decode_turns(get_path(row, "messages"), "messages")
         instance = get_text(row, "instance_id")
         if not instance:
@@ -144,7 +143,6 @@ def _find_outcome(messages: tuple[Message, ...], success: bool | None) -> tuple[
 
 
 def _read_tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
-    """Tools described in the system prompt of the xml split."""
     system = messages[0].content if messages[0].role == "system" else ""
     tools: list[ToolSpec] = []
     for piece in system.split("---- BEGIN FUNCTION #")[1:]:

@@ -39,7 +39,6 @@ class Taker:
         """Results taken since the last checkpoint."""
 
     def get_source(self, name: str) -> SourceReport:
-        """The report of one source."""
         return self.report.sources.setdefault(name, SourceReport())
 
     def count_known(self, count: int, dropped: int = 0) -> None:

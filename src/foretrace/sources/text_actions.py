@@ -57,7 +57,6 @@ class CallReader:
         self._is_given = pattern is not None
 
     def read(self, text: str) -> tuple[ToolCall, ...]:
-        """The calls in a text of the agent."""
         if self._is_given and self.encoding is not None:
             return tuple(self.encoding.parse(text))
         tagged = find_calls(text)

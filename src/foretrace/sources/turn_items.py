@@ -72,7 +72,6 @@ def get_role(item: Row) -> Role | None:
 
 
 def is_agent(item: Row) -> bool:
-    """Whether a turn has the agent's role."""
     return get_role(item) == "assistant"
 
 

@@ -88,8 +88,6 @@ class _Item(msgspec.Struct):
 
 
 class _Execution(msgspec.Struct):
-    """How a call, or a part of one, was executed."""
-
     id: str
     name: str
     arguments: Any

@@ -43,7 +43,6 @@ class CodexExec:
         return None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each thread of the file, in the order of their starts."""
         runs: dict[str, _Run] = {}
         run: _Run | None = None
         for number, record in account.drop_unread(read_records(path)):

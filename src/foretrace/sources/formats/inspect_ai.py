@@ -68,7 +68,6 @@ class InspectAI:
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for every sample of the log."""
         header, samples = _read_archive(path) if _is_archive(read_head(path)) else _read_log(path)
         found = 0
         for sample in samples:

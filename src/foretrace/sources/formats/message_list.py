@@ -57,7 +57,6 @@ class MessageList:
         return f"record {said + 1} is a message of the agent"
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each session, and for each conversation that a call started."""
         talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
         session = first = ""
         for record in read_objects(path):

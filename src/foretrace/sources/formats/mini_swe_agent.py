@@ -53,13 +53,10 @@ class MiniSweAgent(RecordFiles):
         return "info has what mini-swe-agent writes" if is_mini and "messages" in document else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The attempt of a document."""
         return [_Talk(record, account).read(path)]
 
 
 class _Talk(Conversation):
-    """Builds the conversation of a document."""
-
     def __init__(self, document: dict[str, Any], account: Account) -> None:
         super().__init__(account)
         self._document = document
