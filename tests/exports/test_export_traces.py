@@ -21,7 +21,7 @@ from foretrace.core.plugins import BUILT_IN
 from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Trace, add_trace_id
 from foretrace.exports.base import describe_losses
-from foretrace.exports.families import MAX_DEPTH, read_families
+from foretrace.exports.export_traces import MAX_DEPTH, read_families
 
 FOLDERS = ("atif", "pi")
 FORMATS = list(BUILT_IN["format"])

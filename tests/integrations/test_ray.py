@@ -27,7 +27,7 @@ from foretrace.engines.processes import THIS_PROCESS
 from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
 from foretrace.objectstores.objects import S3Objects
 from foretrace.rows.files import FileRows
-from foretrace.sources import importing, inputs, taking
+from foretrace.sources import importing, taking
 from foretrace.sources.importing import import_rows
 from foretrace.sources.swe_smith import SweSmith
 from integrations.stores import read_objects
@@ -76,7 +76,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> FileRows:
 def small_jobs() -> Iterator[None]:
     """So that there are many of few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "_MAX_ROWS", 10)
+        patch.setattr(importing, "_MAX_ROWS", 10)
         patch.setattr(importing, "_MIN_POOL_BYTES", 0)
         patch.setattr(taking, "CHECKPOINT_ROWS", 60)
         patch.setattr(segments, "MAX_UNMERGED", 0)

@@ -27,15 +27,6 @@ def read(row: dict[str, Any], **settings: Any) -> Trace:
     return trace
 
 
-def test_responses_items_in_a_column_input() -> None:
-    said = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "3 C"}]}]
-    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"city": "Oslo"}'}
-    items = [USER, call, {"type": "function_call_output", "call_id": "c", "output": "3"}, *said]
-    found = read({"id": "a", "input": items})
-    assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
-    assert found.messages[1].tool_calls[0].name == "look"
-
-
 @pytest.mark.parametrize("other", [[USER, {"role": "assistant", "content": "b"}], "\n\nHuman: a\n\nAssistant: b"])
 def test_two_conversations_are_not_guessed_between(other: Any) -> None:
     row = {"chosen": other, "rejected": other, "input": [{"role": "assistant", "content": "b"}]}
@@ -166,6 +157,14 @@ def test_success_values(value: Any, expected: bool | None) -> None:
     ("row", "reason"),
     [
         ({"text": "x"}, "missing_column"),
+        ({"messages": None}, "null_messages"),
+        ({"messages": []}, "empty_trace"),
+        ({"messages": "[{"}, "bad_json"),
+        ({"messages": "[" * 100_000}, "nested_too_deep"),
+        ({"messages": 5}, "wrong_column_type"),
+        ({"messages": ["hi"]}, "wrong_column_type"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "unknown_role"),
+        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]}, "bad_tool_call"),
         ({"messages": [USER]}, "empty_trace"),
         ({"messages": [{"role": None, "content": "x"}]}, "unknown_role"),
         ({"messages": [{"role": "assistant", "content": [{"type": "hologram", "body": "x"}]}]}, "unknown_part"),

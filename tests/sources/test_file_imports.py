@@ -99,8 +99,6 @@ def test_one_session_in_two_files(tmp_path: Path) -> None:
     for name, order in (("up", files), ("down", files[::-1]), ("mixed", [files[1], files[2], files[0]])):
         report = run(tmp_path / name, *order)
         assert report.traces == 1 and report.grown + report.already_done == 2 and not report.drops
-        counts = report.sources["talks"].counts
-        assert (counts.traces, counts.turns, counts.timed_turns) == (1, 3, {"stamps": 3})
         assert len(stored(tmp_path / name)["talks@1"].messages) == 7
     other = write_talk(tmp_path / "other.jsonl", [{**r, "text": r["text"] + "!"} for r in talk("1", 9)])
     report = run(tmp_path / "up", other)
@@ -173,19 +171,6 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     assert listing(tmp_path / "out1") == listing(tmp_path / "out2") == listing(tmp_path / "out3")
     assert reports[0] == reports[1] == reports[2]
     assert (reports[0].traces, dict(reports[0].drops)) == (60, {"no_agent_turn": 5})
-
-
-class Unsendable(Talks):
-    """A source that no process can be sent."""
-
-    def __init__(self) -> None:
-        self.wanted = lambda file: True
-
-
-def test_a_source_that_cannot_be_sent_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    files = [write_talk(tmp_path / f"{n}.jsonl", talk(str(n), 1)) for n in range(3)]
-    assert run(tmp_path / "out", *files, source=Unsendable(), engine=Processes(2)).traces == 3
 
 
 class Stopping(Talks):

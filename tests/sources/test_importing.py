@@ -12,7 +12,7 @@ from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
-from foretrace.sources import importing, inputs, taking
+from foretrace.sources import importing, taking
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport, check_import
@@ -124,45 +124,32 @@ def test_other_settings_read_the_same_rows_anew(tmp_path: Path) -> None:
     assert import_rows(Chat({"success": "ok"}), [rows], tmp_path / "out", replace=True).success == {"true": 1}
 
 
-def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(inputs, "_MAX_ROWS", 8)
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 50)
-    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [*mixed_rows(123), [1, 2]]))
-    turns = [("system", "Act."), ("user", "Go."), act("look", {}), ("function", "{}"), answer("There.")]
-    branches = FileRows(write_jsonl(tmp_path / "t.jsonl", [bench_row(turns[:3]), bench_row(turns)]))
-    reports: list[ImportReport] = []
-    for workers in (1, 2, 3):
-        out = tmp_path / str(workers)
-        reports.append(import_rows(SweSmith(), [rows], out, engine=Processes(workers)))
-        assert import_rows(ToolBench(), [branches], out, engine=Processes(workers)).drops == {"prefix_row": 1}
-        assert listing(out) == listing(tmp_path / "1")
-        assert not list(out.glob(".source*"))
-    assert reports[0] == reports[1] == reports[2]
-    assert reports[0].drops == {"null_messages": 25, "not_an_object": 1}
-
-
 def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One stands there twice, and the rows of another cannot be sent to workers."""
+    """One stands there twice, one is scanned first, and the rows of another cannot be sent to workers."""
     monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
+    monkeypatch.setattr(importing, "_MAX_ROWS", 8)
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
     (tmp_path / "again").mkdir()
     said = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Gone."}]
     paths = [write_jsonl(tmp_path / f"{n}.jsonl", mixed_rows(3 + n)) for n in range(9)]
     paths.append(write_jsonl(tmp_path / "again" / "8.jsonl", mixed_rows(11)))
     talks = write_jsonl(tmp_path / "t.jsonl", [{"id": str(n), "messages": said} for n in range(40)])
-    inputs = [
+    turns = [("system", "Act."), ("user", "Go."), act("look", {}), ("function", "{}"), answer("There.")]
+    branches = write_jsonl(tmp_path / "b.jsonl", [bench_row(turns[:3]), bench_row(turns)])
+    given = [
         importing.SourceInputs(SweSmith(), rows=[FileRows(path) for path in paths]),
         importing.SourceInputs(Unsendable(), rows=[FileRows(write_jsonl(tmp_path / "u.jsonl", mixed_rows(30)))]),
         importing.SourceInputs(Chat(), rows=[FileRows(talks)]),
+        importing.SourceInputs(ToolBench(), rows=[FileRows(branches)]),
     ]
-    reports = [importing.import_inputs(inputs, tmp_path / str(n), engine=Processes(n)) for n in (1, 2, 3)]
+    reports = [importing.import_inputs(given, tmp_path / str(n), engine=Processes(n)) for n in (1, 2, 3)]
     assert reports[0] == reports[1] == reports[2]
     assert listing(tmp_path / "1") == listing(tmp_path / "2") == listing(tmp_path / "3")
-    assert reports[0].sources["swe_smith"].files_done == 1
-    again = importing.import_inputs(inputs, tmp_path / "2", engine=Processes(2))
+    assert reports[0].sources["swe_smith"].files_done == 1 and reports[0].drops["prefix_row"] == 1
+    assert not list((tmp_path / "3").glob(".source*"))
+    again = importing.import_inputs(given, tmp_path / "2", engine=Processes(2))
     assert again.already_done == again.rows == reports[0].rows
     assert listing(tmp_path / "1") == listing(tmp_path / "2")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from foretrace.sources.injected_text import is_injected, split_injected
+from foretrace.sources.sessions import is_injected, split_injected
 
 
 @pytest.mark.parametrize(

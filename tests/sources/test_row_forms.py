@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.trace import Message, Trace
-from foretrace.rows.base import Drop, RowRef
+from foretrace.rows.base import RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from sources.raw_rows import native_call
@@ -75,28 +75,6 @@ def test_responses_items() -> None:
     assert len(agent(mapped)) == 4
 
 
-def test_langchain_messages() -> None:
-    call = {"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
-    flat = [
-        {"type": "human", "content": "hi"},
-        {"type": "ai", "content": "", "tool_calls": [call]},
-        {"type": "tool", "content": "one", "tool_call_id": "c1"},
-        {"type": "ai", "content": "done"},
-    ]
-    wrapped = [{"type": m["type"], "data": {k: v for k, v in m.items() if k != "type"}} for m in flat]
-    names = {"human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
-    built = [
-        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", names[str(m["type"])]], "kwargs": m["data"]}
-        for m in wrapped
-    ]
-    for messages in (flat, wrapped, built):
-        trace = read({"messages": messages})
-        assert [(m.role, len(m.tool_calls)) for m in trace.messages] == [
-            ("user", 0), ("assistant", 1), ("tool", 0), ("assistant", 0),
-        ]  # fmt: skip
-        assert trace.messages[2].tool_call_ids == ("c1",)
-
-
 def test_turns_whose_text_is_elsewhere() -> None:
     """nebius: the system text is in `system_prompt`."""
     turns = [
@@ -116,13 +94,6 @@ def test_turns_whose_text_is_elsewhere() -> None:
         ("assistant", turns[4]["text"], ["submit"]),
     ]
     assert (trace.task.id, trace.task.group) == ("o__r-1", "o/r") and trace.outcome.exit_reason == "submitted"
-
-
-def test_wanted_calls() -> None:
-    """xLAM: a question, and the calls that answer it."""
-    answers = [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}]
-    trace = read({"query": "How?", "answers": json.dumps(answers), "tools": json.dumps([{"name": "f"}])})
-    assert sketch(trace) == [("user", "How?", []), ("assistant", "", ["f", "g"])] and len(trace.tools) == 1
 
 
 def test_parallel_lists_and_a_system_column() -> None:
@@ -191,25 +162,3 @@ def test_arguments_get_the_type_of_the_schema() -> None:
     row["messages"][1] = {"role": "assistant", "content": "", "tool_calls": [native]}
     (call,) = agent(read(row))[0].tool_calls
     assert json.loads(call.arguments) == {"line": 12, "view_range": "all", "path": "7"}
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"messages": [{"role": "assistant", "content": {"a": [1]}}]},
-        {"messages": [{"type": "function_call"}]},
-        {"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]},
-        {"messages": [{"type": "constructor", "id": [], "kwargs": {"content": "x"}}]},
-        {"response": {"output": [{"type": "reasoning", "summary": [1, {"text": 2}]}]}},
-        {"trajectory": [{"action": {"action_name": "x"}}, {"axtree": 3}]},
-        {"prompt": [], "response": ""},
-        {"conversations": {"from": [1], "value": [2]}},
-        {"conversations": {"from": ["human"], "value": []}},
-    ],
-)
-def test_broken_rows_are_drops(row: dict[str, Any]) -> None:
-    try:
-        result = Chat().to_trace(row, AT)
-    except RowError as error:
-        result = error.drop
-    assert isinstance(result, (Drop, Trace))

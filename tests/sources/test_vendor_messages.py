@@ -1,16 +1,24 @@
-"""Conversations in the forms of other APIs and toolkits: the same turns, calls, results and thoughts in each."""
+"""Conversations in the forms of other APIs and toolkits: the same turns, calls, results and thoughts in each.
+
+What else stands in such a row is kept, and a value of a kind that nobody writes is a named drop.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foretrace.core.trace import Trace
-from foretrace.rows.base import Drop, RowRef
+from foretrace.core.trace import Trace, encode_trace
+from foretrace.rows.base import Drop, RawRow, RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
+from foretrace.sources.importing import import_rows
+from foretrace.sources.leftovers import find_rest
 from foretrace.sources.row_turns import find_turns
 
 ASK: dict[str, Any] = {"role": "user", "content": "Weather?"}
@@ -127,8 +135,33 @@ LLAMA_INDEX = [
     },
     {"role": "assistant", "blocks": [{"block_type": "text", "text": "It is 3 C."}]},
 ]
+ANTHROPIC = [
+    ASK,
+    {"role": "assistant", "content": [
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {"city": "Oslo"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "3 C"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It is 3 C."}]},
+]  # fmt: skip
+LANGCHAIN = [
+    {"type": "human", "content": "Weather?"},
+    {"type": "ai", "content": "I look.", "tool_calls": [{"name": "look", "args": {"city": "Oslo"}, "id": "c1"}]},
+    {"type": "tool", "content": "3 C", "tool_call_id": "c1"},
+    {"type": "ai", "content": "It is 3 C."},
+]
+WRAPPED = [{"type": m["type"], "data": {k: v for k, v in m.items() if k != "type"}} for m in LANGCHAIN]
+CLASSES = {"human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
+BUILT = [
+    {"lc": 1, "type": "constructor", "id": ["langchain", "schema", CLASSES[str(m["type"])]], "kwargs": m["data"]}
+    for m in WRAPPED
+]
 REPLY = {"role": "assistant", "content": "It is 3 C."}
 ROWS: dict[str, dict[str, Any]] = {
+    "openai": {"messages": OPENAI},
+    "anthropic": {"messages": ANTHROPIC},
+    "langchain": {"messages": LANGCHAIN},
+    "langchain, wrapped": {"messages": WRAPPED},
+    "langchain, built": {"messages": BUILT},
     "gemini": {"contents": GEMINI},
     "bedrock": {"messages": BEDROCK},
     "amp": {"messages": AMP},
@@ -176,6 +209,100 @@ def test_one_conversation_in_every_form(row: dict[str, Any]) -> None:
     (call,) = messages[1].tool_calls
     assert (call.id, call.name) == ("c1", "look")
     assert json.loads(call.arguments) == {"city": "Oslo"} and messages[2].tool_call_ids == ("c1",)
+
+
+STEP = {"thought": "look", "action": "ls", "action_input": {"path": "."}, "observation": "a.py"}
+RESPONSES = [
+    {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+    {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}", "status": "done"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+]
+FORMS = ROWS | {
+    "responses": {"input": [ASK], "output": RESPONSES},
+    "autogen": {"messages": [
+        {"type": "TextMessage", "source": "user", "content": "Look."},
+        {"type": "ToolCallRequestEvent", "source": "a", "content": [{"id": "1", "name": "ls", "arguments": ""}]}]},
+    "steps": {"question": "Which files?", "steps": [STEP, {**STEP, "thought": "again"}], "final_answer": "a.py"},
+}  # fmt: skip
+
+
+def add_values(value: Any, added: list[str]) -> Any:
+    """The value with one more text and number in each of its objects, except in the arguments of calls."""
+    if isinstance(value, list):
+        return [add_values(each, added) for each in value]
+    if not isinstance(value, dict):
+        return value
+    number = 770_000 + len(added)
+    added += [f"added-{number}-", f"{number + 1}"]
+    opaque = ("arguments", "input", "args", "action_input")
+    inner = {
+        key: each if key in opaque and "city" in str(each) else add_values(each, added) for key, each in value.items()
+    }
+    return {**inner, f"more_{number}": f"added-{number}-", f"count_{number}": number + 1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_stands_beside_messages_is_kept(form: str) -> None:
+    added: list[str] = []
+    trace = Chat().to_trace(add_values(FORMS[form], added), RowRef(0, "rows.jsonl"))
+    assert isinstance(trace, Trace)
+    text = encode_trace(trace).decode()
+    assert [value for value in added if value not in text] == []
+
+
+def test_parallel_lists_of_other_things_are_kept() -> None:
+    lists = {"from": ["human", "gpt"], "value": ["Which?", "None."], "reward": [0.0, 0.7], "tags": ["x"], "title": "t"}
+    trace = read({"conversations": lists})
+    kept = json.dumps([trace.extra, *(message.extra for message in trace.messages)])
+    assert all(value in kept for value in ("0.7", '"x"', '"t"'))
+
+
+def test_a_value_that_is_nested_deep_is_kept_whole() -> None:
+    value: Any = "deep"
+    for _ in range(900):
+        value = {"in": [value]}
+    assert find_rest(value, "other") == value
+
+
+class Decoded:
+    """Rows that another library decoded."""
+
+    label = fingerprint = "decoded"
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def read(self, start: int = 0) -> Iterator[RawRow]:
+        for number, row in list(enumerate(self._rows))[start:]:
+            yield RawRow(RowRef(number), row)
+
+
+def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from list_paths(value[key], (*path, key))
+
+
+def replace(row: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    row = copy.deepcopy(row)
+    held: Any = row
+    for key in path[:-1]:
+        held = held[key]
+    held[path[-1]] = value
+    return row
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_odd_value_anywhere_is_a_trace_or_a_named_drop(tmp_path: Path, form: str) -> None:
+    whole = FORMS[form]
+    odd: list[Any] = [["x"], {"a": ["b"]}, 3, None, "", [["q"]], "x\ud800"]
+    rows = [
+        {**replace(whole, path, each), "id": f"{path}{n}"} for path in list_paths(whole) for n, each in enumerate(odd)
+    ]
+    report = import_rows(Chat(), [Decoded([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
+    assert "internal_error" not in report.drops, report.examples
+    assert report.traces + report.drops.total() == len(rows) + 1
+    assert form == "as JSON text" or "half of a surrogate pair" in report.examples["not_utf8"][0]
 
 
 @pytest.mark.parametrize(
@@ -241,10 +368,7 @@ def test_what_is_not_known_is_refused_by_name(message: dict[str, Any]) -> None:
 
 
 def test_calls_and_texts_under_other_keys() -> None:
-    """Calls as lines of text beside the message (Dolci), and blocks and calls of AgentDojo."""
-    said = {"role": "assistant", "content": None, "function_calls": "a(x=1)\nb(y='z')"}
-    trace = read({"messages": [ASK, said, {"role": "environment", "content": "1"}]})
-    assert [call.name for call in trace.messages[1].tool_calls] == ["a", "b"]
+    """Blocks and calls of AgentDojo."""
     text = [{"type": "text", "content": "Pay it."}]
     call = {"function": "pay", "args": {"sum": 10}, "id": "t-1"}
     trace = read({"messages": [{"role": "user", "content": text}, {"role": "assistant", "tool_calls": [call]}]})
@@ -265,21 +389,3 @@ def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
     assert [m.role for m in messages] == ["user", "assistant", "tool"]
     assert messages[1].reasoning == "Hm." and messages[1].tool_calls[0].name == "look"
     assert messages[2].is_error is True and messages[2].tool_call_ids == ("c1",)
-
-
-def test_steps_of_smolagents() -> None:
-    """A task, a step with code, a step whose code fails, and the answer."""
-    steps = [
-        {"task": "Weather?", "task_images": None},
-        {"step_number": 1, "model_output": "Thought: Hm.\n<code>\nlook()\n</code>", "observations": "3 C",
-         "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "python_interpreter", "arguments": "look()"}}]},
-        {"step_number": 2, "model_output": "Thought: So.", "observations": None, "error": {"message": "no"},
-         "tool_calls": [
-            {"id": "c2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": "3 C"}}}]},
-    ]  # fmt: skip
-    messages = read({"question": "q", "intermediate_steps": steps}).messages
-    assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
-    assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
-    assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)
-    assert (messages[4].content, messages[4].is_error) == ("no", True)

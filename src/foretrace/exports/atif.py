@@ -36,7 +36,6 @@ class Atif(TraceFormat):
     holds_families = True
 
     def write(self, family: Family) -> Exported | Drop:
-        """One document; an empty trace gives none."""
         if any(not trace.messages for trace in family.list_traces()):
             return Drop("no_messages")
         lost = FieldCounts()

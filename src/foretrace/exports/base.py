@@ -49,7 +49,6 @@ class Family(msgspec.Struct, frozen=True):
     children: Sequence[Family] = ()
 
     def list_traces(self) -> Iterator[Trace]:
-        """The trace and all below it."""
         yield self.trace
         for child in self.children:
             yield from child.list_traces()

@@ -27,7 +27,6 @@ class Chat(TraceFormat):
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported:
-        """One line."""
         row = make_chat_row(family.trace)
         return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_losses(family.trace, _CARRIED))
 

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,15 +18,17 @@ from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
+from foretrace.core.trace import Trace, decode_trace, encode_trace
 from foretrace.encodings.call_forms import CallForm, choose_form, write_calls
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, count_fields
-from foretrace.exports.families import read_families
 from foretrace.rows.base import Drop
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80
 """Most characters of a trace's key in a file name."""
+MAX_DEPTH = 8
+"""Generations below a trace that are written with it. Those below are written separately, as if without a parent."""
 
 
 class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -226,3 +228,41 @@ def open_new_folder(out: Path) -> Generator[Path]:
 def make_file_name(key: str) -> str:
     """A file name for a trace: its key with safe characters only, and a digest that makes it unique."""
     return f"{_UNSAFE.sub('-', key).strip('-.')[:_MAX_NAME]}-{digest(key)[:12]}"
+
+
+def read_families(store: TraceStore) -> Iterator[Family]:
+    """Each trace that no other in the folder started, with all below it, sorted by key under each parent.
+
+    A trace whose parent is not in the folder, or that is its own ancestor, counts as one of these.
+    """
+    keys = set(store.read_columns("key")["key"].to_pylist())
+    encoded: dict[str, bytes] = {}
+    parents: dict[str, str] = {}
+    for trace in store.read():
+        if trace.parent is not None and trace.parent.key in keys:
+            encoded[trace.key], parents[trace.key] = encode_trace(trace), trace.parent.key
+    for key in [key for key in parents if key in _list_ancestors(key, parents)]:
+        del parents[key]
+    depths = {key: len(_list_ancestors(key, parents)) for key in parents}
+    children: dict[str, list[str]] = {}
+    for key in sorted(parents):
+        if depths[key] % (MAX_DEPTH + 1):
+            children.setdefault(parents[key], []).append(key)
+    with_parent = {key for below in children.values() for key in below}
+
+    def grow(trace: Trace) -> Family:
+        return Family(trace, [grow(decode_trace(encoded[key])) for key in children.get(trace.key, ())])
+
+    for trace in store.read():
+        if trace.key not in with_parent:
+            yield grow(trace)
+
+
+def _list_ancestors(key: str, parents: dict[str, str]) -> list[str]:
+    """The traces above one, each once; in a cycle, including itself."""
+    found: list[str] = []
+    above = parents.get(key)
+    while above is not None and above not in found:
+        found.append(above)
+        above = parents.get(above)
+    return found

@@ -122,7 +122,6 @@ def _make_name(id: str) -> str:
 
 
 def _make_files(problem: Problem, name: str) -> dict[str, str]:
-    """The texts of a task's files, by path."""
     record = msgspec.json.encode(msgspec.structs.replace(problem, reference=None))
     license = problem.license or "unknown"
     facts = {"name": f"foretrace/{name}", "problem": problem.id, "license": license, "image": _IMAGE}

@@ -24,7 +24,6 @@ class Inline(TraceFormat):
     name = "inline"
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line, or why the trace cannot be one message."""
         row = make_inline_row(family.trace)
         if isinstance(row, Drop):
             return row
@@ -72,7 +71,6 @@ def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
 
 
 def _find_opening(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages before the agent's first."""
     first = next((i for i, message in enumerate(messages) if message.role == "assistant"), len(messages))
     return messages[:first]
 

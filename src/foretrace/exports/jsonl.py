@@ -12,7 +12,6 @@ class Jsonl(TraceFormat):
     name = "jsonl"
 
     def write(self, family: Family) -> Exported:
-        """One line."""
         return Exported(data=encode_trace(family.trace) + b"\n", lost=FieldCounts())
 
 

@@ -30,7 +30,6 @@ class OpenAI(TraceFormat):
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line; a trace without text of the model cannot be learned from."""
         trace = family.trace
         if not any(message.role == "assistant" for message in trace.messages):
             return Drop("no_agent_turn")

@@ -51,7 +51,6 @@ class Otlp(TraceFormat):
     holds_families = True
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line of spans; a conversation without model calls gives none."""
         if not any(message.author == "model" for message in family.trace.messages if message.role == "assistant"):
             return Drop("no_model_call")
         lost, kept = FieldCounts(), FieldCounts()
@@ -65,7 +64,6 @@ class Otlp(TraceFormat):
 
 
 def _make_groups(family: Family, trace_id: str, parent: str) -> Iterator[dict[str, Any]]:
-    """The spans of a trace and of those that it started, each trace's as a resource of its own."""
     trace = family.trace
     spans = _Spans(trace, trace_id, parent)
     yield {
@@ -78,8 +76,6 @@ def _make_groups(family: Family, trace_id: str, parent: str) -> Iterator[dict[st
 
 
 class _Spans:
-    """The spans of one trace."""
-
     def __init__(self, trace: Trace, trace_id: str, parent: str) -> None:
         self._trace = trace
         self._trace_id = trace_id
@@ -177,7 +173,7 @@ def _make_message(message: Message, ids: Sequence[str], call_id: str) -> dict[st
         if message.reasoning:
             parts.append({"type": "reasoning", "content": message.reasoning})
         parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-    return {"role": message.role, "parts": parts, FIELD: keep_message_fields(drop_numbers(message), call_ids=ids)}
+    return {"role": message.role, "parts": parts, FIELD: keep_message_fields(drop_numbers(message))}
 
 
 def _has_address(part: Part) -> bool:

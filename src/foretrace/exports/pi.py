@@ -31,7 +31,6 @@ class Pi(TraceFormat):
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported:
-        """The lines of one session."""
         trace = family.trace
         entries = list(_list_entries(trace))
         data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)

@@ -33,7 +33,6 @@ class ShareGPT(TraceFormat):
     call_forms: Sequence[CallForm] = ("xml", "verbatim")
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line."""
         trace = family.trace
         messages = merge_spans(trace.messages)
         if not any(message.role == "assistant" for message in messages):

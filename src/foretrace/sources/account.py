@@ -21,7 +21,6 @@ class Counts(msgspec.Struct, kw_only=True):
     """Base of the classes that hold counts: numbers, counters by name, a few examples, or nested counts."""
 
     def add(self, other: Self) -> None:
-        """Add the counts of another."""
         for name in self.__struct_fields__:
             own, more = getattr(self, name), getattr(other, name)
             if isinstance(own, Counts):

@@ -16,10 +16,9 @@ from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import MAX_HEAD, FileHead, read_partial
 from foretrace.sources.base import UNCLEAR, RowError, make_origin, make_row_id
 from foretrace.sources.json_values import as_number, read_success
-from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
-from foretrace.sources.row_messages import find_task_text, make_messages
+from foretrace.sources.row_messages import add_times, find_task_text, make_messages, read_stamps
 from foretrace.sources.row_turns import FoundTurns, find_rivals, find_turns, get_path, read_turns
 from foretrace.sources.tool_schemas import SWE_AGENT, find_swe_agent_tools, type_arguments
 from foretrace.sources.turn_items import flatten_turns, is_agent
@@ -110,11 +109,10 @@ class Chat:
         return refused
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-        """One row is one conversation."""
         unclear: dict[str, str] = {}
         found = self._find_turns(row, unclear)
         keys = self._columns.get("role"), self._columns.get("content")
-        messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
+        messages = make_messages(flatten_turns(found.turns, keys), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
         spans = row.get("spans")
@@ -226,7 +224,7 @@ def _read_list(value: Any) -> list[Any]:
 
 
 def _has_agent(found: FoundTurns) -> bool:
-    return any(is_agent(item) for _, item in flatten_turns(found.turns, (None, None)))
+    return any(is_agent(item) for _, item in flatten_turns(found.turns))
 
 
 def _has_path(row: dict[str, Any], path: str) -> bool:

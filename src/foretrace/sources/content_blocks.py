@@ -14,7 +14,7 @@ from foretrace.core.trace import Part, ToolCall
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import make_call
-from foretrace.sources.json_values import get_dict, get_text, write_text
+from foretrace.sources.json_values import as_dicts, get_dict, get_text, write_text
 
 Block = dict[str, Any]
 
@@ -24,80 +24,61 @@ _MEDIA = (
 )  # fmt: skip
 _CALLS = frozenset({
     "tool_use", "server_tool_use", "tool_call", "server_tool_call", "tool-call", "builtin-tool-call", "toolCall",
-    "toolUse", "toolRequest", "functionCall", "function_call", "FunctionCallContent", "function",
+    "toolUse", "toolRequest", "functionCall", "function_call", "function",
 })  # fmt: skip
 _RESULTS = frozenset({
     "tool_result", "tool-result", "tool-return", "retry-prompt", "tool_call_response", "server_tool_call_response",
-    "toolResult", "toolResponse", "functionResponse", "function_response", "FunctionResultContent",
+    "toolResult", "toolResponse", "functionResponse", "function_response",
 })  # fmt: skip
 _HELD = (
     "toolUse", "toolResult", "toolCall", "functionCall", "function_call", "functionResponse", "function_response",
     "reasoningContent", "run", "function", "server_tool_call",
 )  # fmt: skip
 """Keys under which a block may nest its actual contents."""
-_KINDS = ("type", "part_kind", "block_type", "$type")
-_IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "Id", "CallId")
-_NAMES = ("name", "toolName", "tool_name", "FunctionName")
-_GIVEN = ("arguments", "parameters", "input", "args", "tool_kwargs", "Arguments")
-_GAVE = ("error", "content", "output", "response", "result", "tool_return", "Result")
+_KINDS = ("type", "part_kind", "block_type")
+_IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id")
+_NAMES = ("name", "toolName", "tool_name")
+_GIVEN = ("arguments", "parameters", "input", "args", "tool_kwargs")
+_GAVE = ("error", "content", "output", "response", "result", "tool_return")
 
 
-def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a message's content (a string, a list of parts, or `None`), and its parts that are not text.
-
-    Raises:
-        RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
-    """
-    if value is None or isinstance(value, str):
-        return value or "", ()
-    if not isinstance(value, list):
-        raise RowError("wrong_column_type", f"content is a {type(value).__name__}")
-    return _read_parts(value, keeps_unknown=False)
-
-
-def read_any_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a message's content in any form, and its parts that are not text. A part of an unknown kind is kept
-    by its name. Anything other than text or a list is written as JSON."""
-    return _read_parts(value, keeps_unknown=True) if isinstance(value, list) else (write_text(value), ())
-
-
-def _read_parts(items: list[Any], *, keeps_unknown: bool) -> tuple[str, tuple[Part, ...]]:
-    text, parts = "", list[Part]()
-    for item in items:
-        if isinstance(item, str):
-            text += item
-        elif not isinstance(item, dict):
-            continue
-        elif (said := read_block_text(item)) is not None:
-            text += said
-        elif (part := read_part(item, len(text))) is not None:
-            parts.append(part)
-        elif get_text(item, "type") == "refusal":
-            parts.append(Part(type="refusal", ref=get_text(item, "refusal") or None, at=len(text)))
-        elif keeps_unknown:
-            parts.append(Part(type=str(item.get("type")), at=len(text)))
-        else:
-            raise RowError("unknown_part", f"content holds a part of type {str(item.get('type') or 'unknown')!r}")
-    return text, tuple(parts)
-
-
-def read_block_text(block: dict[str, Any]) -> str | None:
-    """The text of a text block; `None` for other blocks."""
-    text = block.get("text", block.get("content") if block.get("type") == "text" else None)
-    return text if isinstance(text, str) else None
-
-
-def read_blocks(content: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a content, a line for each block, and its parts that are not text. A block of an unknown kind is kept
-    as JSON."""
+def read_blocks(content: Any, between: str = "\n") -> tuple[str, tuple[Part, ...]]:
+    """The text of a content with `between` between its blocks, and its parts that are not text. A block of an unknown
+    kind is kept as JSON."""
     text, parts = "", list[Part]()
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, dict) and (part := read_part(block, len(text))) is not None:
             parts.append(part)
         elif block is not None:
-            piece = get_text(block, "text") or write_text(block)
-            text += "\n" * bool(text and piece) + piece
+            said = read_block_text(block) if isinstance(block, dict) else None
+            piece = write_text(block) if said is None else said
+            text += between * bool(text and piece) + piece
     return text, tuple(parts)
+
+
+def read_any_content(content: Any) -> tuple[str, tuple[Part, ...]]:
+    """Like `read_blocks`, for formats whose blocks are pieces of one text."""
+    return read_blocks(content, between="")
+
+
+def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
+    """Like `read_any_content`, for rows.
+
+    Raises:
+        RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
+    """
+    if value is not None and not isinstance(value, (str, list)):
+        raise RowError("wrong_column_type", f"content is a {type(value).__name__}")
+    for item in as_dicts(value):
+        if read_block_text(item) is None and read_part(item) is None:
+            raise RowError("unknown_part", f"content holds a part of type {str(item.get('type') or 'unknown')!r}")
+    return read_any_content(value)
+
+
+def read_block_text(block: dict[str, Any]) -> str | None:
+    """The text of a text block; `None` for other blocks."""
+    text = block.get("text", block.get("content") if block.get("type") == "text" else block.get("refusal"))
+    return text if isinstance(text, str) else None
 
 
 def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
@@ -120,7 +101,6 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
 
 
 def _digest_body(body: str) -> str:
-    """The digest of a base64-encoded picture or file."""
     try:
         data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
@@ -131,8 +111,8 @@ def _digest_body(body: str) -> str:
 def read_block(block: Block) -> Block:
     """A block of any provider in Anthropic's form (`tool_use`, `tool_result`, `thinking`, `text`), or else unchanged.
 
-    Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, Semantic Kernel,
-    LlamaIndex, Goose, Amp and Pi.
+    Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, LlamaIndex, Goose, Amp
+    and Pi.
     """
     holder = next((key for key in _HELD if isinstance(block.get(key), dict)), "")
     kind = get_text(block, *_KINDS) or holder
@@ -153,8 +133,7 @@ def read_block(block: Block) -> Block:
     if kind in ("thinking", "reasoning", "reasoningContent") or block.get("thought") is True:
         thought = get_text(get_dict(held, "reasoningText") or held, "thinking", "text", "content")
         return {"type": "thinking", "thinking": thought} if thought else block
-    text = get_text(block, "Text") or (get_text(block, "content") if not kind or "part_kind" in block else "")
-    if text:
+    if (not kind or "part_kind" in block) and (text := get_text(block, "content")):
         return {"type": "text", "text": text}
     return block if "type" in block or "text" in block else {"type": kind or next(iter(block), "unknown"), **block}
 

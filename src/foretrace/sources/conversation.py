@@ -84,7 +84,6 @@ class Conversation:
         return any(d.fields["role"] == "assistant" and d.fields["author"] != "demo" for d in self._drafts)
 
     def has_call(self, call_id: str) -> bool:
-        """Whether a call with this id was added."""
         return call_id in self._called
 
     def use(self, record: dict[str, Any], inside: str = "", *, call: str = "", count: int = 1) -> None:
@@ -124,7 +123,6 @@ class Conversation:
             self.add_user(text, raw_index, author=author or "user", **more)
 
     def add_system(self, text: str, raw_index: int, *, at: float | None = None, **more: Any) -> None:
-        """Add a system (or developer) prompt."""
         self._add("system", "user", text, raw_index, at, more)
 
     def add_user(

@@ -149,7 +149,7 @@ def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReadin
 def _convert_row(source: Any, row: dict[str, Any], at: RowRef) -> Trace | Drop:
     with contain_errors(source.name, f"{at.file or 'the Hub'} row {at.row}") as found:
         try:
-            return _check_result(source, source.to_trace(row, at))
+            return source.to_trace(row, at)
         except RowError as error:
             return error.drop
         except UnicodeEncodeError as error:
@@ -169,10 +169,6 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
                     result = Drop(
                         "no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}"
                     )
-                if not isinstance(result, (Trace, Drop)):
-                    with contain_errors(source.name, path.name) as odd:
-                        _check_result(source, result)
-                    result = Drop(INTERNAL_ERROR, odd.text)
                 yield result
         except OSError as error:
             failed = Drop("unreadable_file", f"cannot read: {error.strerror or error}")
@@ -190,18 +186,12 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
         account.rename(shared.cleaner.redact_texts)
 
 
-def _check_result(source: Any, result: Any) -> Trace | Drop:
-    if not isinstance(result, (Trace, Drop)):  # a plugin may return anything
-        raise TypeError(f"{source.name} returned a {type(result).__name__}")
-    return result
-
-
 def _finish(shared: SharedSource, results: Iterable[Trace | Drop]) -> Iterator[ConvertedTrace | Drop]:
     """The same results, in the same order, cleaned and encoded."""
     if shared.cleaner is not None:
         results = _clean(shared.cleaner, results)
     for result in results:
-        yield result if isinstance(result, Drop) else _encode(result, shared.since)
+        yield result if isinstance(result, Drop) else _encode(shared.source.name, result, shared.since)
 
 
 def _count_chars(result: Trace | Drop) -> int:
@@ -217,8 +207,10 @@ def _clean(cleaner: Cleaner, results: Iterable[Trace | Drop]) -> Iterator[Trace 
             yield Drop(each.reason, detail, each.remedy) if isinstance(each, Drop) else each
 
 
-def _encode(trace: Trace, since: float | None) -> ConvertedTrace | Drop:
-    with contain_errors(f"encoding a trace of {trace.provenance.source}", trace.key) as found:
+def _encode(source: str, trace: Any, since: float | None) -> ConvertedTrace | Drop:
+    with contain_errors(source, str(getattr(trace, "key", "a result"))) as found:
+        if not isinstance(trace, Trace):  # a plugin may return anything
+            raise TypeError(f"{source} returned a {type(trace).__name__}")
         try:
             if since is not None and (end := _find_last_stamp(trace)) is not None and end < since:
                 return Drop(BEFORE_SINCE)

@@ -29,7 +29,6 @@ class RecordFiles:
     license: str | None = None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The conversations of each record."""
         for number, record in enumerate(read_objects(path)):
             if isinstance(record, Drop):
                 account.drop(record.reason)

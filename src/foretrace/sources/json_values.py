@@ -26,7 +26,6 @@ def as_list(value: Any) -> list[Any]:
 
 
 def as_dicts(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list."""
     return [item for item in as_list(value) if isinstance(item, dict)]
 
 
@@ -61,19 +60,16 @@ def get_value(record: Any, key: str, other: Any = None) -> Any:
 
 
 def get_dict(record: Any, key: str) -> dict[str, Any]:
-    """The object under `key`; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def get_list(record: Any, key: str) -> list[Any]:
-    """The list under `key`; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, list) else []
 
 
 def get_dicts(record: Any, key: str) -> list[dict[str, Any]]:
-    """The objects of the list under `key`."""
     return as_dicts(as_dict(record).get(key))
 
 
@@ -88,7 +84,6 @@ def get_text(record: Any, *keys: str) -> str:
 
 
 def get_number(record: Any, *keys: str) -> float | None:
-    """The first number under one of `keys`."""
     if isinstance(record, dict):
         for key in keys:
             if (number := as_number(record.get(key))) is not None:
@@ -97,7 +92,6 @@ def get_number(record: Any, *keys: str) -> float | None:
 
 
 def get_bool(record: Any, key: str) -> bool | None:
-    """The boolean under `key`; `None` if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, bool) else None
 
@@ -173,9 +167,6 @@ def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
         yield from read_records(path)
         return
     value = read_document(path)
-    if isinstance(value, Drop) and value.reason == "bad_json" and head.document is not None and head.is_cut:
-        yield from read_records(path)  # the first line is longer than the head
-        return
     for item in value if isinstance(value, list) else [value]:
         is_known = isinstance(item, (dict, Drop))
         yield item if is_known else Drop("not_an_object", describe_json(item))

@@ -29,7 +29,6 @@ class Jsonl:
         return None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-        """One row is one Trace."""
         version = row.get("schema_version", SCHEMA_VERSION)
         if version != SCHEMA_VERSION:
             return Drop("schema_version", f"schema version {version!r}, this foretrace reads {SCHEMA_VERSION}")

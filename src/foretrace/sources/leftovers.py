@@ -33,7 +33,7 @@ whose meaning depends on where they are."""
 _JOINED = frozenset({"text", "content", "value", "thinking", "thought", "message"})
 """Keys of texts that are joined or cut when a row is read, and so may be short."""
 _ROW_LABELS = frozenset({
-    "type", "role", "Role", "from", "object", "kind", "$type", "part_kind", "block_type", "message_type", "lc", "index",
+    "type", "role", "from", "object", "kind", "part_kind", "block_type", "message_type", "lc", "index",
 })  # fmt: skip
 """Keys in rows that only say what kind of object it is; whoever reads the object uses them."""
 _LABELS = frozenset({"type", "role", "kind", "from"})
@@ -121,8 +121,6 @@ def keep_leftovers(talk: Conversation, messages: Sequence[Message], facts: Any, 
 
 
 class _Search:
-    """Finds the part of a value that is not in the messages yet."""
-
     def __init__(self, now: list[_Said], labels: frozenset[str] = frozenset(), account: Account | None = None) -> None:
         self.now = now
         self.copies: set[str] = set()

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +20,13 @@ from foretrace.core.errors import SourceError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.rows.files import SUFFIXES
 from foretrace.rows.head import FileHead, read_head
-from foretrace.sources.file_states import list_companions, list_states
 
 MAX_FILES = 500_000
 """Most files that a walk may visit."""
-_MAX_DEPTH = 64
 MAX_LISTED = 1000
 """Most unrecognized files that are listed by name; the others are only counted."""
+_MAX_FOLDER_FILES = 100_000
+"""Most files of one folder that are looked at."""
 _MAX_KEYS = 8
 _REPORT_EVERY = 64
 """Files between two progress reports."""
@@ -176,43 +176,34 @@ class _Walk:
         self._seen.add(place)
         return is_new
 
-    def visit(self, path: Path, depth: int = 0) -> None:
+    def visit(self, top: Path) -> None:
         """Take a file or folder if a source recognizes it, or else what is in the folder."""
-        try:
-            status = path.stat()
-        except OSError as error:  # a dangling link, or one to itself
-            self.found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
-            return
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if not self.is_new(status):
-            return
-        if not is_folder and not stat.S_ISREG(status.st_mode):
-            self.found.add_unknown(path, "no regular file", 0)
-            return
-        if depth > _MAX_DEPTH and is_folder:
-            self.found.add_unknown(path, f"a folder {depth} folders deep")
-            return
-        if not is_folder:
-            self._count_file(path)
-        try:
-            head = read_head(path)
-            names = sorted(os.listdir(path)) if is_folder else []
-        except (SourceError, OSError) as error:
-            what = "a folder that cannot be read: " if is_folder else ""
-            self.found.add_unknown(path, what + str(error).removeprefix(f"{path}: "))
-            return
-        if "manifest.json" in names and any(name.startswith("shard-") for name in names):
-            self.found.add_unknown(path, "a traces folder; build a dataset from it as it is", 0)
-        elif claims := ask_sources(head, self._sources):
-            self.found.add(path, claims, self.row_sources)
-        elif is_folder:
-            for name in names:
-                if name not in _SKIPPED_FOLDERS:
-                    self.visit(path / name, depth + 1)
-        else:
-            self.found.add_unknown(path, describe_head(head), status.st_size)
+        waiting = [top]
+        while waiting:
+            path = waiting.pop()
+            self._count(path)
+            try:
+                status = path.stat()
+                if not self.is_new(status):
+                    continue
+                is_folder = stat.S_ISDIR(status.st_mode)
+                if not is_folder and not stat.S_ISREG(status.st_mode):
+                    raise SourceError("no regular file")
+                head = read_head(path)
+                names = sorted(os.listdir(path)) if is_folder else []
+            except (SourceError, OSError) as error:  # also a dangling link, or one to itself
+                self.found.add_unknown(path, str(error).removeprefix(f"{path}: "))
+                continue
+            if "manifest.json" in names and any(name.startswith("shard-") for name in names):
+                self.found.add_unknown(path, "a traces folder; build a dataset from it as it is")
+            elif claims := ask_sources(head, self._sources):
+                self.found.add(path, claims, self.row_sources)
+            elif is_folder:
+                waiting += [path / name for name in reversed(names) if name not in _SKIPPED_FOLDERS]
+            else:
+                self.found.add_unknown(path, describe_head(head))
 
-    def _count_file(self, path: Path) -> None:
+    def _count(self, path: Path) -> None:
         self._files += 1
         if self._files > MAX_FILES:
             raise SourceError(f"{path.parent}: more than {MAX_FILES:,} files; name the folders that hold traces")
@@ -269,3 +260,31 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
 def _find_last_change(paths: Sequence[Path]) -> float:
     """Time of the last change to any of these files or to files in these folders, in seconds since 1970."""
     return max((state.changed_ns for state in list_states(paths)), default=0) / 1e9
+
+
+class FileState(NamedTuple):
+    name: str
+    """Path relative to the folder that contains the input."""
+    size: int
+    changed_ns: int
+    """Time of the last change, nanoseconds since 1970."""
+
+
+def list_companions(source: Any, path: Path) -> list[Path]:
+    """The files that the source reads together with this one; none if they cannot be listed."""
+    with contextlib.suppress(OSError):
+        return list(source.list_companions(path)) if hasattr(source, "list_companions") else []
+    return []
+
+
+def list_states(paths: Iterable[Path]) -> list[FileState]:
+    """The states of these files and of all files in these folders, sorted; files that cannot be read are left out."""
+    states: list[FileState] = []
+    for top in paths:
+        inside = (Path(folder, name) for folder, _, names in os.walk(top) for name in names)  # does not follow links
+        for path in itertools.islice(inside, _MAX_FOLDER_FILES) if top.is_dir() else [top]:
+            with contextlib.suppress(OSError):
+                found = path.stat()
+                if stat.S_ISREG(found.st_mode):
+                    states.append(FileState(str(path.relative_to(top.parent)), found.st_size, found.st_mtime_ns))
+    return sorted(states)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -49,20 +48,8 @@ class TraceCounts(Counts, kw_only=True):
     timed_calls: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls with a known duration, by who measured it."""
 
-    def replace(self, old: Self | None, new: Self) -> None:
-        """Replace the counts of one trace by those of another; `old` is `None` if there was none."""
-        if old is not None:
-            for name, value in msgspec.structs.asdict(old).items():
-                own = getattr(self, name)
-                if isinstance(value, list):
-                    setattr(self, name, [row for row in own if row not in value])
-                else:
-                    setattr(self, name, own - value)
-        self.add(new)
-
 
 def count_trace(trace: Trace) -> TraceCounts:
-    """The counts of one trace."""
     unread = find_unread_calls(trace)
     counts = TraceCounts(traces=1, unread=len(unread), unread_rows=[_describe(trace, n) for n in unread[:MAX_EXAMPLES]])
     unclear: dict[str, str] = trace.extra.get(UNCLEAR, {})

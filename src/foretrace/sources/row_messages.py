@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,13 +11,13 @@ import msgspec
 from foretrace.core.errors import Setting
 from foretrace.core.trace import Message, Role, ToolCall
 from foretrace.encodings.base import TextEncoding
-from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
+from foretrace.sources.conversation import FLUSH_S, read_time, write_time
 from foretrace.sources.json_values import as_dicts, decode_nested
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
-from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
+from foretrace.sources.text_actions import AgentText, CallReader
 from foretrace.sources.turn_items import CALL_ROLES, REST, ROLES, Place, Row, get_role
 
 _KNOWN = frozenset(
@@ -44,6 +45,11 @@ _NEXT_TASK = re.compile(
 """How the task is announced after an example written as turns."""
 _ENDINGS = frozenset({"answer", "finish", "solution", "stop", "submit", "final_answer"})
 _ACKNOWLEDGEMENT_CHARS = 160
+_STAMPS = ("timestamp", "ts", "created_at", "createdAt", "created", "time", "datetime", "date")
+_HOLDERS = ("message", "metadata")
+"""Keys of objects in a record that may hold its timestamp."""
+_FIRST = 1e9
+"""Seconds since 1970 (in 2001): a smaller number is not counted from 1970."""
 
 
 class _Turn(msgspec.Struct):
@@ -116,7 +122,6 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
         calls = read_native_calls(item.get("tool_calls"), index)
         if not calls and (older := item.get("function_call")) is not None:
             calls = read_native_calls([{"function": older}], index)
-        calls = calls or _read_written_calls(item.get("function_calls"))
         if not calls and name in CALL_ROLES:
             calls = read_native_calls([decode_nested(text)], index)
     if not calls and content is None and not item.keys() & {"content", "value", "tool_calls", "function_call"}:
@@ -125,22 +130,11 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
     return _Turn(place, item, role, name if name != role else None, text, parts, calls)
 
 
-def _read_written_calls(value: Any) -> tuple[ToolCall, ...]:
-    """Calls written as text next to the content, one per line: `f(x=1)`."""
-    written = f"[{', '.join(value.splitlines())}]" if isinstance(value, str) and value.strip() else ""
-    return tuple(msgspec.structs.replace(call, span=None) for call in CALL_LIST.parse(written))
-
-
 def _find_answer(turns: list[_Turn], index: int) -> str | None:
     following = turns[index + 1] if index + 1 < len(turns) else None
-    if following is None or not (following.role in ("user", "tool") or _is_output_of_system(following)):
+    if following is None or following.role not in ("user", "tool"):
         return None
     return following.text
-
-
-def _is_output_of_system(turn: _Turn) -> bool:
-    """Whether a message in role `system` is a command's output, printed by the agent's program (gptme)."""
-    return turn.role == "system" and bool(PRINTED_BY_PROGRAM.match(turn.text))
 
 
 def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
@@ -165,8 +159,7 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
             **common,
         )
     marker = _MARKER.match(text) if last is not None and turn.role in ("user", "tool") else None
-    may_answer = turn.role == "user" or _is_output_of_system(turn)
-    if turn.role == "tool" or marker or (may_answer and _answers_text_call(last, text)):
+    if turn.role == "tool" or marker or (turn.role == "user" and _answers_text_call(last, text)):
         common["raw_role"] = turn.raw_role or (None if turn.role == "tool" else turn.role)
         error = item.get("is_error")
         return Message(
@@ -239,3 +232,48 @@ def _read_train_flag(item: Row) -> bool | None:
         if isinstance(item.get(name), bool):
             return item[name]
     return False if item.get("weight") == 0 else None
+
+
+def read_stamps(turns: Iterable[tuple[int | None, dict[str, Any]]]) -> dict[int, float]:
+    """The timestamp of each turn that has one, in seconds since 1970, by position."""
+    found = ((place, _find_stamp(item)) for place, item in turns)
+    return {place: at for place, at in found if place is not None and at is not None}
+
+
+def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> tuple[Message, ...]:
+    """Add to each message when it was written, and how long that took.
+
+    The time of a reply is counted from the message before it: if the model writes a reply in several records, each is a
+    message, and their times must not overlap. The time of a tool is counted from its call.
+    """
+    timed: list[Message] = []
+    called: dict[str, float | None] = {}
+    latest: float | None = None
+    said: float | None = None
+    for message in messages:
+        at = None if message.raw_index is None else stamps.get(message.raw_index)
+        fields: dict[str, Any] = {} if at is None else {"started": write_time(at)}
+        begin = None
+        if message.role == "assistant":
+            begin, said = latest, at
+            called.update((call.id, at) for call in message.tool_calls if call.id)
+        elif message.role == "tool":
+            known = [stamp for own in message.tool_call_ids if (stamp := called.get(own)) is not None]
+            begin = max(known, default=None) if message.tool_call_ids else said
+        if begin is not None and at is not None and at - begin >= FLUSH_S:
+            name = "model_s" if message.role == "assistant" else "tool_s"
+            fields |= {name: round(at - begin, 6), f"{name}_source": "stamps"}
+        latest = at if at is not None else latest
+        timed.append(msgspec.structs.replace(message, **fields) if fields else message)
+    return tuple(timed)
+
+
+def _find_stamp(item: dict[str, Any]) -> float | None:
+    for holder in (item, *(item.get(key) for key in _HOLDERS)):
+        if not isinstance(holder, dict):
+            continue
+        for key in _STAMPS:
+            at = read_time(holder[key]) if key in holder else None
+            if at is not None and at >= _FIRST:
+                return at
+    return None

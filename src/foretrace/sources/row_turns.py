@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
-from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_raw_call, make_thought
 from foretrace.sources.json_values import (
     as_dict,
     as_list,
@@ -29,7 +28,7 @@ from foretrace.sources.json_values import (
 )
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
-from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
+from foretrace.sources.turn_items import REST, Row, Turns, get_role, is_agent, is_turn, make_raw_call, make_thought
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are tried first."""
@@ -76,9 +75,21 @@ _ARGUMENTS = ("tool_input", "tool_args", "action_input", "arguments", "args", "p
 _RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
 _THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
 _TASKS = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
-_GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
-"""Columns that only describe an agent's task; a build or a test may have a `task`, too."""
 _ANSWERS = ("final_answer", "answer", "output", "final_output")
+
+
+class FoundTurns(NamedTuple):
+    """The conversation of a row, with its turns in one vocabulary."""
+
+    turns: Turns
+    columns: frozenset[str]
+    """Columns that the conversation takes, including ignored ones."""
+    form: str
+    """What was recognized, in a few words."""
+    tools: Any = None
+    """Definitions of tools, if they are in a request within the row."""
+    rest: Row | None = None
+    """What else is in those columns."""
 
 
 def find_turns(row: Row) -> FoundTurns | None:
@@ -213,16 +224,7 @@ def find_rivals(row: Row) -> list[str]:
     return names if len(names) > 1 else []
 
 
-def _find_input(row: Row) -> FoundTurns | None:
-    """A whole conversation in `input`, as clients of the Responses API keep it."""
-    turns = _list_turns(row.get("input"))
-    if not any(map(is_agent, turns)) or any(row.get(name) for name in (*_REPLIES, *_RESPONSES)) or find_rivals(row):
-        return None
-    return FoundTurns([*enumerate(turns)], frozenset({"input"}), "column input holds messages")
-
-
 def _make_turns(value: Any, role: str) -> list[Row]:
-    """The turns of half a conversation, given as messages, one message, or its text."""
     if turns := _list_turns(value):
         return turns
     value = decode_nested(value) if isinstance(value, str) and is_turn(decode_nested(value)) else value
@@ -275,7 +277,6 @@ def _find_responses(row: Row) -> FoundTurns | None:
 
 
 def _find_tools(body: Row) -> Any:
-    """The tool definitions in the body of a request."""
     holders = (body, *(decode_nested(body.get(name)) for name in _TOOL_HOLDERS))
     names = ("tools", "functions")
     return next((h[name] for h in holders if isinstance(h, dict) for name in names if h.get(name)), None)
@@ -340,18 +341,6 @@ def _are_calls(value: Any) -> bool:
     """Whether a column holds calls; a column of this name may also hold their number or ids."""
     calls = as_list(value)
     return bool(calls) and all(get_text(each, "name") or get_dict(each, "function") for each in calls)
-
-
-def _find_wanted_calls(row: Row) -> FoundTurns | None:
-    """`query` with the calls that answer it in `answers` (xLAM)."""
-    calls = decode_nested(row.get("answers"))
-    if not isinstance(row.get("query"), str) or not isinstance(calls, list) or not calls:
-        return None
-    if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
-        return None
-    reply: Row = {"role": "assistant", "content": "", "tool_calls": calls}
-    turns: Turns = [(None, {"role": "user", "content": row["query"]}), (0, reply)]
-    return FoundTurns(turns, frozenset({"query", "answers"}), "columns query and answers")
 
 
 def _find_text(row: Row) -> FoundTurns | None:
@@ -448,21 +437,18 @@ def _split_transcript(text: str) -> list[Row]:
 def _find_steps(row: Row) -> FoundTurns | None:
     """A column of an agent's steps, each with its thought, its action and the result, as home-made loops write them.
 
-    A list of actions in words only (a recipe, a test plan) is not a conversation: there are thoughts, or the row has a
-    task and the actions have the form of calls.
+    Without a thought, a list of actions may be anything: a recipe, a test plan, a build.
     """
     for column in _STEPS:
         items = as_list(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
-        if not steps or len(steps) < len(items) or not any(call and result is not None for _, call, result, _ in steps):
+        if not steps or len(steps) < len(items) or not any(call and result is not None for _, call, result in steps):
+            continue
+        if not any(thought for thought, *_ in steps):
             continue
         asked = next((key for key in _TASKS if get_text(row, key)), None)
-        is_agents = asked in _GOALS or (asked and any("observation" in item for item in items))
-        is_sure = is_agents and any(is_call for *_, is_call in steps)
-        if not is_sure and not any(thought for thought, *_ in steps):
-            continue
         turns: Turns = [] if asked is None else [(None, {"role": "user", "content": row[asked]})]
-        for index, (thought, made, result, _) in enumerate(steps):
+        for index, (thought, made, result) in enumerate(steps):
             ids = [f"step_{index}.{n}" if n else f"step_{index}" for n in range(len(made))]
             calls = [make_raw_call(*call, own) for call, own in zip(made, ids, strict=True)]
             if calls or thought:
@@ -477,37 +463,38 @@ def _find_steps(row: Row) -> FoundTurns | None:
     return None
 
 
-def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any, bool] | None:
-    """Thought, calls and result of a step, and whether the action has the form of a call."""
+def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any] | None:
+    """Thought, calls and result of a step."""
     if not isinstance(item, dict) or "role" in item:
         return None
     thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key)), None)
     if key is None:
-        return (thought, [], result, False) if thought else None
+        return (thought, [], result) if thought else None
     action = decode_nested(item[key])
     given = next((item[name] for name in _ARGUMENTS if name in item), None)
     if isinstance(action, (dict, list)):
         calls = [_read_action(each) for each in (action if isinstance(action, list) else [action])]
-        return (thought, calls, result, True) if all(name for name, _ in calls) else None
+        return (thought, calls, result) if all(name for name, _ in calls) else None
     if not isinstance(action, str):
         return None
     if given is not None and "\n" not in action and len(action) <= 100:
-        return thought, [(action, _as_arguments(given))], result, key != "action" or not isinstance(given, str)
-    if key == "command":  # a build or a person runs commands, too
-        return thought, [("bash", {"command": action})], result, False
+        return thought, [(action, _as_arguments(given))], result
+    if key == "command":
+        return thought, [("bash", {"command": action})], result
     read = ACTION_LINE.parse(f"Action: {action}")
     is_call = len(read) == 1 and read[0].name not in ("act", "answer") and action.rstrip().endswith((")", "]"))
-    call = (read[0].name, msgspec.json.decode(read[0].arguments)) if is_call else ("act", {"input": action})
-    return thought, [call], result, is_call
+    return (
+        thought,
+        [(read[0].name, msgspec.json.decode(read[0].arguments)) if is_call else ("act", {"input": action})],
+        result,
+    )
 
 
 def _read_action(action: Any) -> tuple[str, Row]:
     """Name and arguments of an action that is an object; without a name if it is none."""
-    if not isinstance(action, dict):
-        return "", {}
-    inner = get_dict(action, "function") or action
+    inner = get_dict(action, "function") or as_dict(action)
     name = get_text(inner, "name", "tool", "tool_name", "action", "type")
     rest = {k: v for k, v in inner.items() if v != name and k not in ("id", "type") and v is not None}
     return name, _as_arguments(next((inner[k] for k in _ARGUMENTS if k in inner), rest))
@@ -551,8 +538,6 @@ _FINDERS = (
     _find_web_states,
     _find_steps,
     _find_halves,
-    _find_wanted_calls,
     _find_text,
     _find_nested,
-    _find_input,
 )

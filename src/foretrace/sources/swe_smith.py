@@ -57,14 +57,13 @@ class SweSmith:
         return None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-        """One row is one attempt at one instance."""
         raw = decode_turns(get_path(row, "messages"), "messages")
         instance = get_text(row, "instance_id")
         if not instance:
             raise RowError("missing_column", "instance_id")
         split = _find_split(raw)
         start = next((i for i, m in enumerate(raw) if m.get("role") == "assistant"), len(raw))
-        read = make_messages(list(flatten_turns(enumerate(raw), (None, None))), _ENCODINGS.get(split))
+        read = make_messages(flatten_turns(enumerate(raw)), _ENCODINGS.get(split))
         resolved = row.get("resolved")
         success = read_success(resolved)
         messages, outcome = _find_outcome(tuple(_unify(message, start) for message in read), success)
@@ -144,7 +143,6 @@ def _find_outcome(messages: tuple[Message, ...], success: bool | None) -> tuple[
 
 
 def _read_tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
-    """Tools described in the system prompt of the xml split."""
     system = messages[0].content if messages[0].role == "system" else ""
     tools: list[ToolSpec] = []
     for piece in system.split("---- BEGIN FUNCTION #")[1:]:

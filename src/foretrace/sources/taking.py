@@ -17,7 +17,7 @@ from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop
 from foretrace.sources.account import MAX_EXAMPLES, Account
 from foretrace.sources.converting import BEFORE_SINCE, ConvertedTrace
-from foretrace.sources.report import ImportReport, SourceReport, TraceCounts, count_trace
+from foretrace.sources.report import ImportReport, SourceReport, TraceCounts
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 48 << 20
@@ -39,7 +39,6 @@ class Taker:
         """Results taken since the last checkpoint."""
 
     def get_source(self, name: str) -> SourceReport:
-        """The report of one source."""
         return self.report.sources.setdefault(name, SourceReport())
 
     def count_known(self, count: int, dropped: int = 0) -> None:
@@ -100,9 +99,14 @@ class Taker:
                 own.drops[taken] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
-                own.counts.replace(taken, result.counts)
+                own.counts.add(result.counts)
             for rows in (records, own.account) if account is None else ():
-                _account_for_row(rows, result, taken)
+                if isinstance(taken, str):
+                    rows.drop(taken)
+                elif isinstance(result, Drop):
+                    rows.ignore(result.reason)
+                else:
+                    rows.use()
             if self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS:
                 note(done=False)
                 self.checkpoint()
@@ -111,12 +115,8 @@ class Taker:
             own.account.add(account)
         return note(done=is_whole)
 
-    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | TraceCounts | None:
-        """Add a trace, or count why it was not added.
-
-        Returns:
-            Why it was dropped; or the counts of the trace that it replaced or is equal to, if that one is from this
-                import; else `None`.
+    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | None:
+        """Add a trace, or count why it was not added; returns why it was dropped.
 
         Args:
             where: Its place, for an example in the report.
@@ -125,34 +125,29 @@ class Taker:
         report = self.report
         report.rows += 1
         self._unsealed += 1
-        if isinstance(result, ConvertedTrace):
-            given_before = result.row["key"] in self._outcomes
-            added = self._add(result, may_grow=may_grow)
-            if not isinstance(added, Drop):
-                return added if given_before else None
-            result = added
-        if result.reason == BEFORE_SINCE:
+        drop = self._add(result, may_grow=may_grow) if isinstance(result, ConvertedTrace) else result
+        if drop is None:
+            return None
+        if drop.reason == BEFORE_SINCE:
             report.before_since += 1
             return None
-        report.drops[result.reason] += 1
-        examples = report.dropped_rows.setdefault(result.reason, [])
+        report.drops[drop.reason] += 1
+        examples = report.dropped_rows.setdefault(drop.reason, [])
         if len(examples) < MAX_EXAMPLES:
-            wrong = f"{where}: {result.detail or result.reason}"
-            examples.append((wrong, *(("; ", *result.remedy) if result.remedy else ())))
-        return result.reason
+            wrong = f"{where}: {drop.detail or drop.reason}"
+            examples.append((wrong, *(("; ", *drop.remedy) if drop.remedy else ())))
+        return drop.reason
 
-    def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
-        """Add a trace; returns the counts of the stored trace that it replaces or is equal to, if known."""
+    def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> Drop | None:
         row, report, key = converted.row, self.report, converted.row["key"]
         added: Added = self.writer.add_row(row)
-        stored = self.writer.get(key, row["task_id"]) if added == "conflict" and may_grow else None
-        if stored is not None:
+        if added == "conflict" and may_grow and (stored := self.writer.get(key, row["task_id"])) is not None:
             new = unpack_record(row["record"], row["tokens"])
             if goes_on_from(new, stored):
                 self.writer.add_row(row, replace=True)
                 report.grown += 1
-                self._count_outcome(converted, taken_place=True)
-                return count_trace(stored)
+                self._count_outcome(converted)
+                return None
             if goes_on_from(stored, new):
                 added = "present"
         if added == "conflict":
@@ -164,18 +159,16 @@ class Taker:
             return Drop("key_conflict", f"an earlier row has the key {key} too, with other content", remedy)
         if added == "present":
             report.already_done += 1
-            return converted.counts
-        if added == "new":
-            report.traces += 1
-        else:
-            report.replaced += 1
-        self._count_outcome(converted, taken_place=added == "replaced")
+            return None
+        report.traces += added == "new"
+        report.replaced += added == "replaced"
+        self._count_outcome(converted)
         return None
 
-    def _count_outcome(self, converted: ConvertedTrace, *, taken_place: bool) -> None:
+    def _count_outcome(self, converted: ConvertedTrace) -> None:
         key, origin = converted.row["key"], converted.origin
         outcome = {True: "true", False: "false", None: "unknown"}[converted.row["success"]]
-        if taken_place and (before := self._outcomes.get(key)) is not None:  # of a replaced trace
+        if (before := self._outcomes.get(key)) is not None:  # of a replaced trace
             self.report.success[before] -= 1
         self._outcomes[key] = outcome
         self.report.success[outcome] += 1
@@ -214,16 +207,6 @@ class Taker:
         """Seal the rest. If there is nothing to read, this makes an empty folder."""
         if self._changed or not self.writer.manifest.inputs:
             self.checkpoint()
-
-
-def _account_for_row(rows: Account, result: ConvertedTrace | Drop, taken: str | TraceCounts | None) -> None:
-    """Account for a row, given what `_take` returned."""
-    if isinstance(taken, str):
-        rows.drop(taken)
-    elif isinstance(result, Drop):
-        rows.ignore(result.reason)
-    else:
-        rows.use()
 
 
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:

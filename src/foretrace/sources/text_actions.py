@@ -36,10 +36,6 @@ _ANSWERED = re.compile(
     r"|<tool_response>|<tool_result>|\[File: |exit code:)|.*\nbash-\$\s*\Z",
     re.DOTALL,
 )
-PRINTED_BY_PROGRAM = re.compile(
-    r"\s*(?:Ran (?:allowlisted )?command: `|Executed code block\.|Error during execution: )"
-)
-"""Beginnings of a program's output about a command, in a role other than a tool's."""
 MIN_SHARE = 0.5
 """Least share of the agent's turns that must contain a call in an encoding."""
 _MAX_LOOKED_AT = 40
@@ -61,7 +57,6 @@ class CallReader:
         self._is_given = pattern is not None
 
     def read(self, text: str) -> tuple[ToolCall, ...]:
-        """The calls in a text of the agent."""
         if self._is_given and self.encoding is not None:
             return tuple(self.encoding.parse(text))
         tagged = find_calls(text)
@@ -82,7 +77,7 @@ def _choose(texts: Sequence[AgentText]) -> TextEncoding | None:
     answered = [each for each in spoken if each.answer is not None]
     if encoding := _find_usual(_SURE, spoken) or _find_usual(_SURE, answered):
         return encoding
-    if sum(_is_output(each.answer or "") for each in answered) <= len(answered) * MIN_SHARE:
+    if sum(bool(_ANSWERED.match(each.answer or "")) for each in answered) <= len(answered) * MIN_SHARE:
         return None
     return _find_usual(_FENCED, spoken)
 
@@ -95,10 +90,6 @@ def _find_usual(encodings: Sequence[TextEncoding], texts: Sequence[AgentText]) -
 def _is_tagged(text: str) -> bool:
     """Whether a text makes a call in one of the tags known to agents of any encoding, not just mentions a tag."""
     return ("<function=" in text or "<tool_call>" in text) and any(call.name for call in find_calls(text))
-
-
-def _is_output(answer: str) -> bool:
-    return bool(_ANSWERED.match(answer) or PRINTED_BY_PROGRAM.match(answer))
 
 
 def _is_courtesy(first: AgentText) -> bool:

@@ -97,7 +97,6 @@ def _read_value(text: str, wanted: frozenset[str]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _read_schema(parameters: str) -> dict[str, frozenset[str]]:
-    """The JSON types of each argument."""
     properties = as_dict(as_dict(decode_json(parameters)).get("properties"))
     return {name: types for name, each in properties.items() if (types := _list_types(each))}
 

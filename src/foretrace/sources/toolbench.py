@@ -81,7 +81,6 @@ class ToolBench:
                 link = before[link]
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-        """One row is one branch of the search for one query."""
         turns, query = _read_turns(row), _read_query(row)
         chain = _digest_prefixes(turns)
         if chain[-1] in self._inner:

@@ -1,8 +1,9 @@
 """Turns of any vocabulary as messages of one: a role, a content, and calls in OpenAI's form.
 
 Known are OpenAI chat messages, ShareGPT turns, blocks of Anthropic and others (`content_blocks.read_block`), items of
-the OpenAI Responses API, LangChain's messages, UI messages of the AI SDK, turns whose text is in `text` and
-`system_prompt`, and what `toolkit_messages` reads.
+the OpenAI Responses API, LangChain's messages, UI messages of the AI SDK, turns whose text is in `text` or
+`system_prompt`. Without a role: AutoGen's events, requests and responses of Pydantic AI, turns of a dialogue by their
+speaker, and a message in an envelope (Continue's, events of Google's ADK, lines of Goose, Droid and others).
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.content_blocks import read_block
-from foretrace.sources.found_turns import Row, make_raw_call, make_result
-from foretrace.sources.json_values import as_dicts, get_dict, get_text, get_value
+from foretrace.sources.json_values import as_dicts, get_dict, get_text, get_value, write_text
 from foretrace.sources.leftovers import find_rest
-from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
 
+Row = dict[str, Any]
 Place = int | None
+Turns = list[tuple[Place, Row]]
+"""Turns with their position in the row's own list; `None` for turns found elsewhere in the row."""
 
 ROLES: dict[str, Role] = {
     **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("user", "human", "environment_state"), "user"),
+    **dict.fromkeys(("user", "human", "customer", "environment_state"), "user"),
     **dict.fromkeys(("assistant", "gpt", "model", "ai", "agent", "bot", "chatgpt"), "assistant"),
     **dict.fromkeys(("function_call", "tool_call"), "assistant"),
     **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "tool"),
@@ -38,6 +40,13 @@ _SERVER_CALLS = ("web_search_call", "file_search_call", "code_interpreter_call",
 _ITEM_KEYS = frozenset({"call_id", "summary", "content", "output", "arguments", "action"})
 _ITEMS = frozenset({*_CALL_ITEMS, *_CALL_OUTPUTS, *_SERVER_CALLS, "reasoning", "message"})
 _TEXTS = ("content", "value", "text", "message")
+_CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
+_AUTOGEN_MESSAGES = ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage")
+_SPOKEN = ("content", "text", "utterance", "message")
+_OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", *_SPOKEN})
+"""Keys for the content of a dialogue's turn, and keys that another vocabulary uses; other keys are kept."""
+_OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
+"""Keys next to a message that is one of several replies, or a piece of one, and so not a turn."""
 _OF_EACH_REPLY = ("role", "from", "created_at", "timestamp", "train", "trainable", "loss", "is_demo")
 """Fields copied to each reply if one message holds several; other fields stay with the first."""
 REST = "rest of the item"
@@ -53,7 +62,7 @@ def is_turn(item: Any) -> bool:
         return any(key in item for key in (*_TEXTS, "tool_calls", "function_call", "system_prompt", "parts", "blocks"))
     if get_text(item, "type") in _ITEMS and item.keys() & _ITEM_KEYS:
         return True
-    return _unwrap_langchain(item) is not None or read_toolkit(item) is not None
+    return _unwrap_langchain(item) is not None or _read_toolkit(item) is not None
 
 
 def get_role(item: Row) -> Role | None:
@@ -63,27 +72,21 @@ def get_role(item: Row) -> Role | None:
 
 
 def is_agent(item: Row) -> bool:
-    """Whether a turn has the agent's role."""
     return get_role(item) == "assistant"
 
 
-def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, str | None]) -> list[tuple[Place, Row]]:
+def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, str | None] = (None, None)) -> Turns:
     """The messages of a conversation, each with the position of its turn, and with what else the turn contains.
 
     Args:
         keys: The row's names for role and content, if the user gives them.
     """
-    messages: list[tuple[Place, Row]] = []
+    messages: Turns = []
     pending: list[str] = []  # thoughts that explain the next item
     waiting: list[Any] = []  # contents of items that are not messages
-    turns = list(turns)
-    has_steps = any(is_step(item) for _, item in turns)
-    speakers = {get_speaker(item) for _, item in turns}
     for place, item in turns:
         item = _rename(item, *keys)
-        found = [{"role": "user", "content": item["task"]}] if has_steps and is_task(item) else read_toolkit(item)
-        if found and get_speaker(item) == "system" and "assistant" in speakers:  # not the assistant
-            found = [{**each, "role": "system"} for each in found]
+        found = _read_toolkit(item)
         made: list[Row] = []
         thoughts: list[str] = []
         for named in (item,) if found is None else found:
@@ -115,7 +118,7 @@ def _rename(item: Row, role: str | None, content: str | None) -> Row:
     return item if role is content is None else {names.get(key, key): value for key, value in item.items()}
 
 
-def _add_thought(messages: list[tuple[Place, Row]], pending: list[str], item: Row) -> str:
+def _add_thought(messages: Turns, pending: list[str], item: Row) -> str:
     """Add the text of a reasoning item to the item that it explains: the next one, or the previous call in a response
     that writes its reasoning after the call."""
     parts = [part for key in ("summary", "content") for part in as_dicts(item.get(key))]
@@ -249,8 +252,6 @@ def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
         elif kind != "redacted_thinking":
             rest.append(block)
     yield from results
-    given = [result["content"] for result in results]  # Semantic Kernel writes a result as a text, too
-    rest = [block for block in rest if get_text(block, "text") not in given]
     if rest or calls or thoughts or not results:
         message = {**item, "content": rest}
         if calls and not item.get("tool_calls"):
@@ -258,3 +259,89 @@ def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
         if any(thoughts):
             message["reasoning"] = "\n\n".join(thoughts)
         yield message
+
+
+def _read_toolkit(item: Row) -> list[Row] | None:
+    """The messages in an item without a role; `None` if the item is not from a known toolkit."""
+    if "role" in item or "from" in item:
+        return [_rename_camel(item)] if _CAMEL.keys() & item.keys() else None
+    readers = (_read_speech, _read_autogen, _read_pydantic_ai, _read_envelope)
+    return next((found for read in readers if (found := read(item)) is not None), None)
+
+
+def _rename_camel(item: Row) -> Row:
+    return {_CAMEL.get(key, key): value for key, value in item.items()}
+
+
+def _read_envelope(item: Row) -> list[Row] | None:
+    message = item.get("message")
+    if isinstance(message, dict) and item.keys() & _OF_RESPONSES:
+        return None
+    if not isinstance(message, dict):
+        message, author = get_dict(item, "content"), item.get("author")
+        if not isinstance(author, str) or not isinstance(message.get("parts"), list):
+            return None
+        message = {"role": "user" if author == "user" else "model", **message}
+    role = message.get("role")
+    if not isinstance(role, str) or not message.keys() & {"content", "parts", "tool_calls", "toolCalls"}:
+        return None
+    return [make_thought(message.get("content")) if role == "thinking" else _rename_camel(message)]
+
+
+def _read_autogen(item: Row) -> list[Row] | None:
+    kind, content = get_text(item, "type"), item.get("content")
+    if not isinstance(item.get("source"), str):
+        return None
+    if kind == "ToolCallRequestEvent" and isinstance(content, list):
+        return [{"role": "assistant", "content": "", "tool_calls": content}]
+    if kind == "ToolCallExecutionEvent":
+        results = as_dicts(content)
+        return [make_result(r.get("call_id"), r.get("content"), r.get("is_error") is True) for r in results]
+    if kind == "ThoughtEvent":
+        return [make_thought(content)]
+    if kind == "ToolCallSummaryMessage":  # repeats the results in the agent's name
+        return []
+    role = "user" if item["source"] in ("user", "user_proxy", "human") else "assistant"
+    return [{"role": role, "content": content}] if kind in _AUTOGEN_MESSAGES else None
+
+
+def _read_pydantic_ai(item: Row) -> list[Row] | None:
+    parts = item.get("parts")
+    if item.get("kind") not in ("request", "response") or not isinstance(parts, list):
+        return None
+    if item["kind"] == "response":
+        return [{"role": "assistant", "content": parts}]
+    kinds = {"system-prompt": "system", "user-prompt": "user"}
+    roles = [kinds.get(get_text(part, "part_kind"), "") for part in parts]
+    return [
+        {"role": role, "content": part["content"]} if role else {"role": "user", "content": [part]}
+        for part, role in zip(parts, roles, strict=True)
+    ]
+
+
+def _read_speech(item: Row) -> list[Row] | None:
+    """A turn of a dialogue: Claude's exported chats and similar ones."""
+    role = ROLES.get(get_text(item, "sender", "speaker").lower())
+    content = next((item[key] for key in _SPOKEN if item.get(key)), None)
+    if content is None and item.keys() & {"tool_calls", *_SPOKEN}:
+        content = ""
+    if role is None or not isinstance(content, str | list):
+        return None
+    more = {key: value for key, value in item.items() if key not in _OF_SPEECH}
+    return [{"role": role, "content": content, **more}]
+
+
+def make_raw_call(name: Any, arguments: Any, call_id: Any = None) -> Row:
+    """A call in OpenAI's form."""
+    return {"id": call_id, "function": {"name": name, "arguments": arguments}}
+
+
+def make_result(call_id: Any, value: Any, is_error: bool = False) -> Row:
+    """A tool's turn that answers a call."""
+    result: Row = {"role": "tool", "content": write_text(value), "tool_call_id": call_id}
+    return {**result, "is_error": True} if is_error else result
+
+
+def make_thought(text: Any) -> Row:
+    """A reasoning item of the Responses API, which joins the message that follows."""
+    return {"type": "reasoning", "summary": [{"text": str(text or "")}]}

@@ -70,30 +70,3 @@ def test_a_thread_that_goes_on_and_one_that_fails(tmp_path: Path) -> None:
     traces, drops, _ = read("codex_exec", path)
     assert not drops and [[m.content for m in t.messages] for t in traces] == [["One.", "More."], ["Hm."]]
     assert traces[1].outcome.error and traces[1].outcome.error.message == "stream closed"
-
-
-def test_early_names_and_lines_of_other_programs(tmp_path: Path) -> None:
-    said = {"id": "i", "item_type": "assistant_message", "text": "Hello."}
-    lines = ["warning: no git", event("session.created", session_id="s"), event("item.completed", item=said)]
-    path = write_lines(tmp_path / "out.jsonl", lines)
-    assert set(recognize(path)) == {"codex_exec"}
-    trace, account = read_one("codex_exec", path)
-    assert outline(trace) == [("assistant", "model", "Hello.")] and account.dropped == {"bad_json": 1}
-
-
-def test_items_without_an_id_are_one_call(tmp_path: Path) -> None:
-    run = [
-        {**each, "item": {k: v for k, v in each["item"].items() if k != "id"}} if "item" in each else each
-        for each in RUN
-    ]
-    search = {"type": "web_search", "query": ""}
-    more = [
-        event("item.started", item=search), event("item.completed", item={**search, "query": "q"}),
-        *([event("item.started", item={"type": "command_execution", "command": "ls"}),
-           event("item.completed", item={"type": "command_execution", "command": "ls", "exit_code": 0})] * 2),
-    ]  # fmt: skip
-    bare, _ = read_one("codex_exec", write_lines(tmp_path / "bare.jsonl", run[:-2] + more))
-    whole, _ = read_one("codex_exec", write_lines(tmp_path / "whole.jsonl", RUN[:-2]))
-    added = [("assistant", "model", "web_search"), ("tool", "environment", "")]
-    added += [("assistant", "model", "shell"), ("tool", "environment", "")] * 2
-    assert outline(bare) == outline(whole) + added

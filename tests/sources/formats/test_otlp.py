@@ -10,7 +10,6 @@ import pytest
 
 from foretrace.core.trace import Parent, Trace
 from foretrace.sources.account import Account
-from foretrace.sources.otlp.messages import read_id
 from sources.formats.reading import SHARED, Read, count, needs_shared, outline, read, read_one, write_document
 
 START = 1_748_000_000 * 10**9
@@ -287,21 +286,3 @@ def test_no_model_call_at_all(tmp_path: Path) -> None:
     _, (drop,), account = read_all(tmp_path, span("GET /", 0, 1), span("GET /", 2, 1))
     assert drop.reason == "no_agent_turn" and "1 'GET /'" in drop.detail
     assert account.ignored == {"span that was exported twice": 1, "span of another kind": 1}
-
-
-def test_keys_with_underscores_are_the_same(tmp_path: Path) -> None:
-    def rename(value: Any) -> Any:
-        if isinstance(value, list):
-            return [rename(item) for item in value]
-        names = {"traceId": "trace_id", "spanId": "span_id", "startTimeUnixNano": "start_time_unix_nano",
-                 "endTimeUnixNano": "end_time_unix_nano", "parentSpanId": "parent_span_id"}  # fmt: skip
-        return {names.get(k, k): rename(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-    path = write_document(tmp_path / "s.json", {"resource_spans": [{"scope_spans": [{"spans": [rename(ASKED)]}]}]})
-    trace, _ = read_one("otlp", path)
-    assert outline(trace) == outline(read_talk(tmp_path, ASKED)[0]) and trace.messages[-1].model_s == 2.0
-
-
-def test_an_id_that_only_begins_like_a_list_is_kept() -> None:
-    assert read_id("[cut]") == "[cut]"
-    assert read_id('[ "a", "b" ]') == read_id(["a", "b"])

@@ -55,7 +55,6 @@ class Adp(RecordFiles):
         return f"content[0].class_ is {kind}" if kind in _ACTIONS | _OBSERVATIONS else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The trace of a row."""
         talk = Conversation(account)
         tools: tuple[ToolSpec, ...] = ()
         items = get_list(record, "content")

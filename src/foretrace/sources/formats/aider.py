@@ -100,8 +100,6 @@ def _read_session(path: Path, started: str, lines: list[_Line], account: Account
 
 
 class _Talk(Session):
-    """Builds the conversation from the blocks of a session."""
-
     _is_asked = False
     _open: tuple[str, ...] = ()
     """Ids of the calls whose outcome Aider has not printed yet."""

@@ -65,11 +65,9 @@ class Atif(RecordFiles):
         return f"schema_version is {version[:20]}" if version.startswith("ATIF-v") else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The traces of a document, and of the agents that it starts."""
         return _Reader(path, account).read(record, None, None, 0)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """The trial's result."""
         return filter(None, [_find_result(path)])
 
 

@@ -74,7 +74,6 @@ class ClaudeCode:
             yield from sorted(p for p in folder.rglob("agent-*") if p.is_file() and ".json" in p.name)
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The session, then its subagents."""
         file, parents = _File(path, account), _Parents()
         if file.is_subagent:
             folder = path.parent
@@ -100,8 +99,6 @@ class ClaudeCode:
 
 
 class _Line(msgspec.Struct):
-    """A record of the conversation."""
-
     number: int
     kind: str
     """Type of the record, or of the attachment."""
@@ -113,7 +110,6 @@ class _Line(msgspec.Struct):
     blocks: list[dict[str, Any]]
 
     def list_ids(self, kind: str, name: str) -> set[str]:
-        """The ids under this name in the blocks of a kind."""
         return {get_text(block, name) for block in self.blocks if get_text(block, "type").endswith(kind)}
 
 
@@ -170,7 +166,6 @@ class _File:
         return named and bool(self.lines) and all(line.is_side for line in self.lines)
 
     def find_agent(self) -> str:
-        """The id of the subagent whose file it is."""
         ids = (get_text(line.record, "agentId") for line in self.lines)
         return next(filter(None, ids), self._stem.removeprefix("agent-"))
 
@@ -214,8 +209,6 @@ def _read_subagent(
 
 
 class _Talk(Session):
-    """Builds one conversation from the lines that belong to it."""
-
     def __init__(
         self, file: _File, own: list[_Line], session: str, parents: _Parents, meta: dict[str, Any] | None = None
     ) -> None:

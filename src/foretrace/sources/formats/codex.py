@@ -16,10 +16,9 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks
 from foretrace.sources.conversation import make_call, read_time
-from foretrace.sources.injected_text import is_injected
 from foretrace.sources.json_values import as_dict, decode_json, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
-from foretrace.sources.sessions import NO_TYPE, Session
+from foretrace.sources.sessions import NO_TYPE, Session, is_injected
 
 _ENVELOPES = frozenset({
     "session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state",
@@ -89,8 +88,6 @@ class _Item(msgspec.Struct):
 
 
 class _Execution(msgspec.Struct):
-    """How a call, or a part of one, was executed."""
-
     id: str
     name: str
     arguments: Any

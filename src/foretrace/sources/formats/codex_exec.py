@@ -16,11 +16,11 @@ from foretrace.sources.conversation import make_call, read_time
 from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_number, get_text, write_text
 from foretrace.sources.sessions import NO_TYPE, Session
 
-_STARTS = ("thread.started", "session.created")
+_START = "thread.started"
 _TURNS = frozenset({"turn.started", "turn.completed", "turn.failed", "error"})
 _EVENTS = frozenset({"item.started", "item.updated", "item.completed"})
 _IGNORED = frozenset({"item.plan.delta", "request_user_input"})
-_TEXTS = frozenset({"agent_message", "assistant_message", "plan", "reasoning"})
+_TEXTS = frozenset({"agent_message", "plan", "reasoning"})
 _CALLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"})
 _ITEMS = _TEXTS | _CALLS | {"todo_list"}
 
@@ -36,18 +36,17 @@ class CodexExec:
         """By an event that starts a thread, or an event of an item of a known type."""
         for number, record in enumerate(head.records or (head.first,), 1):
             kind = get_text(record, "type")
-            if kind in _STARTS and get_text(record, "thread_id", "session_id"):
+            if kind == _START and get_text(record, "thread_id"):
                 return f"line {number}: type {kind} with the id of a thread"
-            if kind in _EVENTS and _get_type(get_dict(record, "item")) in _ITEMS:
+            if kind in _EVENTS and get_text(get_dict(record, "item"), "type") in _ITEMS:
                 return f"line {number}: type {kind} with an item of Codex"
         return None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each thread of the file, in the order of their starts."""
         runs: dict[str, _Run] = {}
         run: _Run | None = None
         for number, record in account.drop_unread(read_records(path)):
-            thread = get_text(record, "thread_id", "session_id") if get_text(record, "type") in _STARTS else ""
+            thread = get_text(record, "thread_id") if get_text(record, "type") == _START else ""
             if run is None or thread:
                 own = thread or path.name.partition(".")[0]
                 run = runs.setdefault(own, _Run(account, self.name, "codex", own))
@@ -68,9 +67,9 @@ class _Run(Session):
 
     def add_event(self, number: int, record: dict[str, Any]) -> None:
         kind, item = get_text(record, "type"), get_dict(record, "item")
-        what = _get_type(item)
+        what = get_text(item, "type")
         self.types[what or kind or NO_TYPE] += 1
-        if kind in _STARTS or kind in _TURNS:
+        if kind == _START or kind in _TURNS:
             self.use(record)
             self.reply += 1
             self._made.clear()
@@ -90,13 +89,13 @@ class _Run(Session):
     def _is_new(self, kind: str, item: dict[str, Any], what: str) -> bool:
         """Whether an event says more than the ones before: texts at their end, calls at their start and end, and each
         version of a to-do list, of which the end repeats the last."""
-        is_end, is_known = kind == "item.completed", _identify(item) in self._made
+        is_end, is_known = kind == "item.completed", get_text(item, "id") in self._made
         if what in _TEXTS:
             return is_end
         return not (is_end and is_known) if what == "todo_list" else is_end or not is_known
 
     def _add_item(self, number: int, kind: str, item: dict[str, Any], at: float | None) -> None:
-        what, own = _get_type(item), _identify(item)
+        what, own = get_text(item, "type"), get_text(item, "id")
         if what in _TEXTS:
             name = "reasoning" if what == "reasoning" else "text"
             if text := get_text(item, "text"):
@@ -116,21 +115,8 @@ class _Run(Session):
             self.reply += 1
 
 
-def _get_type(item: dict[str, Any]) -> str:
-    """The type of an item; early versions say `item_type`."""
-    return get_text(item, "type", "item_type")
-
-
-def _identify(item: dict[str, Any]) -> str:
-    """The id of an item; if it has none, what is the same at its start and its end."""
-    kind = _get_type(item)
-    if (own := get_text(item, "id")) or kind in ("web_search", "todo_list"):  # the query is only known at the end
-        return own or kind
-    return f"{kind} {write_text(_read_call(item))}"
-
-
 def _read_call(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    kind = _get_type(item)
+    kind = get_text(item, "type")
     if kind == "command_execution":
         return "shell", {"command": item.get("command")}
     if kind == "file_change":

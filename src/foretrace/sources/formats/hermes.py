@@ -31,7 +31,6 @@ class Hermes(RecordFiles):
         return None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The trace of a row."""
         parent = get_text(record, "parent_session_id")
         started = read_time(record.get("started_at", record.get("timestamp")))
         session = Session(account, Hermes.name, "hermes-agent", get_text(record, "id") or make_row_id(record))

@@ -32,7 +32,6 @@ class HubSession:
         return f"line 1 is a session of the harness {first['harness'][:40]!r}" if is_session else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each session record with the messages that follow it."""
         talk: _Talk | None = None
         for _, record in account.drop_unread(read_records(path)):
             if record.get("type") == "session":

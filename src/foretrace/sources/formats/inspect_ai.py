@@ -15,13 +15,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jiter
-
 from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError
 from foretrace.core.trace import Failure, Outcome, Sampled, ToolCall, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
-from foretrace.rows.files import MAX_LINE, read_document
+from foretrace.rows.files import MAX_LINE
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
@@ -53,7 +51,6 @@ _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 _ZSTD = 93
 """The compression method that `zipfile` does not know before Python 3.14."""
 _ATTACHMENT = "attachment://"
-_MAX_DEPTH = 60
 
 
 class InspectAI:
@@ -71,7 +68,6 @@ class InspectAI:
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for every sample of the log."""
         header, samples = _read_archive(path) if _is_archive(read_head(path)) else _read_log(path)
         found = 0
         for sample in samples:
@@ -234,42 +230,33 @@ def _read_archive(path: Path) -> tuple[dict[str, Any], Iterable[Any]]:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
         raise SourceError(f"{path}: cannot read the archive: {error}; is the log still being written?") from error
-    names = set(archive.namelist())
+    names = dict.fromkeys(archive.namelist())  # if a member was written twice, the last counts
     headers = [as_dict(_read_member(archive, name)) for name in ("header.json", "_journal/start.json") if name in names]
-    return next(filter(None, headers), {}), _read_samples(archive)
-
-
-def _read_samples(archive: zipfile.ZipFile) -> Iterator[Any]:
-    """The samples of an archive. If one was written twice, the last counts."""
-    with archive:
-        for name in dict.fromkeys(archive.namelist()):
-            if _SAMPLE.fullmatch(name):
-                yield _read_member(archive, name)
-            elif name.startswith("samples/"):
-                yield Drop("sample_in_pieces", f"{name}: a sample that is written in pieces; convert the log first")
+    samples = (_read_member(archive, name) for name in names if name.startswith("samples/"))
+    return next(filter(None, headers), {}), samples
 
 
 def _read_log(path: Path) -> tuple[dict[str, Any], Iterable[Any]]:
-    value = read_document(path)
-    if isinstance(value, Drop) and value.reason == "bad_json":
-        value = _decode(path.read_bytes())
+    value = _decode(path.read_bytes())
     return ({}, [value]) if isinstance(value, Drop) else (as_dict(value), get_list(value, "samples"))
 
 
-def _resolve_attachments(value: Any, attachments: dict[str, Any], depth: int = 0) -> Any:
+def _resolve_attachments(value: Any, attachments: dict[str, Any]) -> Any:
     """The value with the text in place of each `attachment://DIGEST`: a log keeps long texts once."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
-    if isinstance(value, list) and depth <= _MAX_DEPTH:
-        return [_resolve_attachments(item, attachments, depth + 1) for item in value]
-    if isinstance(value, dict) and depth <= _MAX_DEPTH:
-        return {key: _resolve_attachments(item, attachments, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_resolve_attachments(item, attachments) for item in value]
+    if isinstance(value, dict):
+        return {key: _resolve_attachments(item, attachments) for key, item in value.items()}
     return value
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> Any:
     """The JSON value of a member; a Drop if it cannot be read."""
     info = archive.getinfo(name)
+    if not _SAMPLE.fullmatch(name) and name.startswith("samples/"):
+        return Drop("sample_in_pieces", f"{name}: a sample that is written in pieces; convert the log first")
     if info.file_size > MAX_LINE:
         return Drop("line_too_long", f"{name}: more than {MAX_LINE:,} bytes")
     try:
@@ -292,12 +279,10 @@ def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 def _decode(data: bytes) -> Any:
-    for decode in (jiter.from_json, json.loads):  # both read NaN; the second is slower, but reads half a character
-        try:
-            return decode(data)
-        except ValueError as error:
-            problem = str(error)
-    return Drop("bad_json", problem[:200])
+    try:
+        return json.loads(data)  # reads NaN, and half a character
+    except ValueError as error:
+        return Drop("bad_json", str(error)[:200])
 
 
 PLUGIN = InspectAI

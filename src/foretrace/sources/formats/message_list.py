@@ -7,8 +7,7 @@ accepts as a turn of a row.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from foretrace.sources.chat import Chat
 from foretrace.sources.json_values import get_text, read_objects
 from foretrace.sources.row_messages import find_task_text
 from foretrace.sources.row_turns import find_turns
-from foretrace.sources.toolkit_messages import is_task, open_list, read_toolkit
-from foretrace.sources.turn_items import ROLES, flatten_turns, is_agent, is_turn
+from foretrace.sources.turn_items import flatten_turns, get_role, is_turn
 
 _MAX_BEFORE = 20
 """The first message must be among this many records; those before it describe the file."""
@@ -49,23 +47,19 @@ class MessageList:
     def recognize(self, head: FileHead) -> str | None:
         """By records that are mostly messages, of the agent and of a user or tool. Records with a conversation in a
         column are rows; so are messages that are all of the agent, which answer separate questions."""
-        listed = head.records or ((head.document,) if head.document else ())
-        opened = itertools.chain.from_iterable(map(open_list, listed))
-        # A document that is not a list is a message by itself, not a conversation.
-        records = [each for each in opened if get_text(each, "type") not in _PARTIAL and each is not head.document]
+        records = [record for record in head.records if get_text(record, "type") not in _PARTIAL]
         messages = [n for n, record in enumerate(records) if _is_message(record)]
         if not messages or messages[0] >= _MAX_BEFORE or 2 * len(messages) <= len(records) - messages[0]:
             return None
-        said = next((n for n in messages if _is_of_agent(records[n])), None)
+        said = next((n for n in messages if "assistant" in _list_roles(records[n])), None)
         if said is None or not _is_answered(records) or find_turns(records[messages[0]]) is not None:
             return None
         return f"record {said + 1} is a message of the agent"
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each session, and for each conversation that a call started."""
         talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
         session = first = ""
-        for record in itertools.chain.from_iterable(map(open_list, read_objects(path))):
+        for record in read_objects(path):
             if isinstance(record, Drop):
                 account.drop(record.reason)
                 continue
@@ -73,7 +67,7 @@ class MessageList:
                 (str(record[k]) for k in _IDS if isinstance(record.get(k), (str, int)) and record[k]), session
             )
             first = first or session
-            if _is_message(record) or is_task(record):
+            if _is_message(record):
                 account.use()
                 talks.setdefault((session, get_text(record, "parent_tool_use_id")), []).append(record)
             else:
@@ -118,23 +112,13 @@ def _is_message(record: dict[str, Any]) -> bool:
     return not is_vague and is_turn(record)
 
 
-def _is_answered(records: list[dict[str, Any]]) -> bool:
+def _list_roles(record: dict[str, Any]) -> set[str | None]:
+    return {get_role(item) for _, item in flatten_turns([(None, record)])} if _is_message(record) else set()
+
+
+def _is_answered(records: Iterable[dict[str, Any]]) -> bool:
     """Whether somebody asks the agent something, or a tool answers it."""
-    return any(is_task(record) or (_is_message(record) and _is_of_another(record)) for record in records)
-
-
-def _is_of_another(record: dict[str, Any]) -> bool:
-    """Whether a message is from a user or a tool, or contains one: steps of toolkits contain their results."""
-    try:
-        messages = flatten_turns([(None, record)], (None, None))
-    except RowError:
-        return False
-    return any(ROLES.get(str(each.get("role", each.get("from"))).lower()) in ("user", "tool") for _, each in messages)
-
-
-def _is_of_agent(record: dict[str, Any]) -> bool:
-    is_said = any(map(is_agent, read_toolkit(record) or [record]))
-    return is_said or get_text(record, "type") in ("ai", "function_call")
+    return any(_list_roles(record) & {"user", "tool"} for record in records)
 
 
 def _name_of(path: Path) -> str:

@@ -53,13 +53,10 @@ class MiniSweAgent(RecordFiles):
         return "info has what mini-swe-agent writes" if is_mini and "messages" in document else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The attempt of a document."""
         return [_Talk(record, account).read(path)]
 
 
 class _Talk(Conversation):
-    """Builds the conversation of a document."""
-
     def __init__(self, document: dict[str, Any], account: Account) -> None:
         super().__init__(account)
         self._document = document
@@ -171,7 +168,7 @@ def _find_commands(text: str, actions: list[dict[str, Any]], index: int) -> list
 
 def _read_items(items: list[dict[str, Any]], index: int) -> tuple[str, str | None, list[ToolCall]]:
     """Text, reasoning and calls of a reply of the Responses API."""
-    messages = [message for _, message in flatten_turns([(None, item) for item in items], (None, None))]
+    messages = [message for _, message in flatten_turns((None, item) for item in items)]
     texts = [read_any_content(message.get("content"))[0] for message in messages]
     thoughts = [get_text(message, "reasoning") for message in messages]
     calls = [call for message in messages for call in read_native_calls(message.get("tool_calls"), index)]

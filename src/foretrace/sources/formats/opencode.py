@@ -59,11 +59,6 @@ class OpenCode:
         return list_database_files(path)
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each session.
-
-        Raises:
-            SourceError: the database is locked or damaged.
-        """
         if path.is_dir():
             stored = _read_folder(path, account)
         elif _is_export(read_head(path).document or {}):
@@ -236,7 +231,6 @@ def _get_place(record: Record) -> tuple[float, str]:
 
 
 def _read_database(path: Path, account: Account) -> Iterator[StoredSession]:
-    """The sessions of a database, oldest first."""
     with open_database(path, account, "OpenCode") as database:
         for session in sorted(_read_rows(database.execute("SELECT * FROM session"), account), key=_get_place):
             own = (session["id"],)

@@ -65,7 +65,6 @@ class OpenHands:
         return f"line 1 is a {first['kind']}" if is_event else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The conversation of a folder or file."""
         events = [e for _, e in account.drop_unread(_read_folder(path) if path.is_dir() else read_objects(path))]
         if events and _is_old(events[0]):
             account.ignore("event of version 0", len(events))
@@ -76,7 +75,6 @@ class OpenHands:
             yield _Talk(_find_branch(events, account), held, account).read(path)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """All files in the folder of a conversation."""
         folders = (path, path / "events") if path.is_dir() else ()
         return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir()) if file.is_file()]
 
@@ -103,8 +101,6 @@ def _find_branch(events: list[dict[str, Any]], account: Account) -> list[dict[st
 
 
 class _Talk(Conversation):
-    """Builds the conversation from its events."""
-
     def __init__(self, events: list[dict[str, Any]], state: dict[str, Any], account: Account) -> None:
         super().__init__(account)
         self._events = events

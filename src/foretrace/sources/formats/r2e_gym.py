@@ -46,7 +46,6 @@ class R2EGym(RecordFiles):
         return "trajectory_steps[0] has action and observation" if {"action", "observation"} <= step.keys() else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The trace of a row."""
         talk = Conversation(account, durations_from_stamps=False)
         agent, about = get_dict(record, "agent_args"), get_dict(record, "ds")
         if system := get_text(agent, "system_prompt"):

@@ -68,7 +68,6 @@ class SweAgent(RecordFiles):
         return "history[0] has role, content and agent" if {"role", "content", "agent"} <= message.keys() else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """Each attempt of a document."""
         for attempt in get_dicts(record, "attempts") or [record]:
             try:
                 yield _read_attempt(attempt, record, path, number, account)

@@ -58,7 +58,6 @@ class VerifiersTraces(RecordFiles):
         return None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The branches of an episode."""
         traces = get_dicts(record, "traces")
         if not traces:
             account.ignore("episode without a trace")

@@ -53,7 +53,6 @@ class VsCodeChat:
         return f"{'v.' * is_log}requests holds messages and responses" if requests else "v.requests is a list"
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The session of the file, or those of its lines."""
         records = (record for _, record in account.drop_unread(read_objects(path)))
         for record in records:
             if _is_whole(record):  # all records after it are changes to it
@@ -86,7 +85,6 @@ class _Talk(Session):
     """The request that is read."""
 
     def add_request(self, number: int, request: dict[str, Any]) -> None:
-        """Add what a person asks, and all that the agent does in response."""
         self._number = number
         result, message = get_dict(request, "result"), request.get("message")
         metadata = get_dict(result, "metadata")
@@ -164,7 +162,6 @@ class _Talk(Session):
 
 
 def _join(value: Any) -> str:
-    """A text, or the texts of a list."""
     return value if isinstance(value, str) else "".join(each for each in as_list(value) if isinstance(each, str))
 
 
@@ -174,7 +171,6 @@ def _read_markdown(part: Any) -> str:
 
 
 def _read_reference(part: dict[str, Any]) -> str:
-    """The name of a file or symbol in a text."""
     inner = get_dict(part, "inlineReference")
     uri = get_dict(inner, "uri") or get_dict(get_dict(inner, "location"), "uri") or inner
     name = get_text(part, "name") or get_text(inner, "name") or get_text(uri, "path", "fsPath").rpartition("/")[2]

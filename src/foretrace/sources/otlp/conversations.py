@@ -49,7 +49,6 @@ class Thread(msgspec.Struct):
 
     @property
     def first(self) -> Span:
-        """The span of its first model call."""
         return self.exchanges[0].span
 
     @property
@@ -173,7 +172,6 @@ class Conversations:
         return None
 
     def _climb(self, span: Span) -> Iterator[Span]:
-        """The ancestors of a span, its parent first."""
         for _ in range(_MAX_ANCESTORS):
             above = self._spans.get((span.trace_id, span.parent_id))
             if above is None or above is span:

@@ -260,7 +260,6 @@ def read_id(value: Any) -> str:
 
 
 def read_tools(span: Span) -> tuple[ToolSpec, ...]:
-    """The tools that the model was offered."""
     attributes = span.attributes
     request = as_dict(decode_json(attributes.get("model_request_parameters")))  # Pydantic AI
     offered = _unflatten(attributes, "llm.tools")

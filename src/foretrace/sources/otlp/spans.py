@@ -89,7 +89,7 @@ def describe_spans(records: Iterable[Record]) -> str | None:
     """What kind of spans these records of a file are; None if they are none."""
     for record in records:
         for root in _ROOTS:
-            if isinstance(_get(record, root), list):
+            if isinstance(record.get(root), list):
                 return f"holds {root}"
         if tool := next(filter(None, map(_find_tool, _list_exported(record))), None):
             return f"spans as {tool.name} exports them"
@@ -104,15 +104,15 @@ def read_spans(path: Path, account: Account) -> Iterator[Span | Drop]:
         if isinstance(value, Drop):
             account.drop(value.reason)
             yield value
-        elif any(_get(value, root) is not None for root in _ROOTS):
-            for resource in as_dicts(_get(value, "resourceSpans")):
+        elif any(root in value for root in _ROOTS):
+            for resource in get_dicts(value, "resourceSpans"):
                 about = _decode_attributes(get_dict(resource, "resource").get("attributes"))
-                for scope in as_dicts(_get(resource, "scopeSpans")):
+                for scope in get_dicts(resource, "scopeSpans"):
                     for raw in get_dicts(scope, "spans"):
                         _add_span(spans, _decode_span(raw, about), account)
-            for resource in as_dicts(_get(value, "resourceLogs")):
-                for scope in as_dicts(_get(resource, "scopeLogs")):
-                    logs += as_dicts(_get(scope, "logRecords"))
+            for resource in get_dicts(value, "resourceLogs"):
+                for scope in get_dicts(resource, "scopeLogs"):
+                    logs += get_dicts(scope, "logRecords")
         else:
             for record in _list_exported(value):
                 if tool := _find_tool(record):
@@ -126,11 +126,6 @@ def read_spans(path: Path, account: Account) -> Iterator[Span | Drop]:
     for span in spans.values():
         span.kind = _find_kind(span)
     yield from sorted(spans.values(), key=lambda span: (span.start_ns, span.end_ns))
-
-
-def _get(value: Record, name: str) -> Any:
-    """A field of OTLP, which some programs spell with underscores."""
-    return value[name] if name in value else value.get(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name))
 
 
 def _add_span(spans: dict[tuple[str, str], Span], span: Span, account: Account) -> None:
@@ -158,10 +153,10 @@ def _decode_span(raw: Record, resource: Record) -> Span:
     status = get_dict(raw, "status")
     failed = status.get("code") in (2, "2", "STATUS_CODE_ERROR")
     return Span(
-        *(as_text(_get(raw, name)) for name in ("traceId", "spanId", "parentSpanId")),
+        *(get_text(raw, name) for name in ("traceId", "spanId", "parentSpanId")),
         name=as_text(raw.get("name")),
-        start_ns=as_count(_get(raw, "startTimeUnixNano")) or 0,
-        end_ns=as_count(_get(raw, "endTimeUnixNano")) or 0,
+        start_ns=as_count(raw.get("startTimeUnixNano")) or 0,
+        end_ns=as_count(raw.get("endTimeUnixNano")) or 0,
         attributes=_decode_attributes(raw.get("attributes")),
         resource=resource,
         error=(get_text(status, "message") or "error") if failed else None,
@@ -172,8 +167,8 @@ def _decode_span(raw: Record, resource: Record) -> Span:
 def _attach_log(log: Record, spans: dict[tuple[str, str], Span], account: Account) -> None:
     """Make a log record an event of its span: some instrumentations write messages only there."""
     attributes, body = _decode_attributes(log.get("attributes")), _decode_value(log.get("body"))
-    name = as_text(_get(log, "eventName")) or get_text(attributes, "event.name")
-    span = spans.get((as_text(_get(log, "traceId")), as_text(_get(log, "spanId"))))
+    name = get_text(log, "eventName") or get_text(attributes, "event.name")
+    span = spans.get((get_text(log, "traceId"), get_text(log, "spanId")))
     if not name.startswith("gen_ai."):
         account.ignore("log record of another kind")
     elif span is None:
@@ -194,12 +189,12 @@ def _decode_value(value: Any, depth: int = 0) -> Any:
         return None if isinstance(value, dict) else value
     kind, inner = next(iter(value.items()), ("", None))
     values = as_dict(inner).get("values")
-    if kind in ("intValue", "int_value"):
+    if kind == "intValue":
         number = as_count(inner.removeprefix("-") if isinstance(inner, str) else inner)
         return -number if number is not None and str(inner).startswith("-") else number
-    if kind in ("arrayValue", "array_value"):
+    if kind == "arrayValue":
         return [_decode_value(item, depth + 1) for item in values] if isinstance(values, list) else []
-    if kind in ("kvlistValue", "kvlist_value"):
+    if kind == "kvlistValue":
         return {str(pair.get("key")): _decode_value(pair.get("value"), depth + 1) for pair in as_dicts(values)}
     return inner
 
@@ -327,6 +322,6 @@ def _unify(turns: Any) -> list[Record]:
     """Messages of any vocabulary in OpenAI's format."""
     try:
         given = [(None, turn) for turn in as_dicts(turns) if is_turn(turn)]
-        return [message for _, message in flatten_turns(given, (None, None))]
+        return [message for _, message in flatten_turns(given)]
     except RowError:
         return as_dicts(turns)
