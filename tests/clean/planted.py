@@ -254,7 +254,6 @@ def plant_others(seed: int = 0, rounds: int = 20) -> Iterator[Planted]:
             ("docker_config", json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": basic}}}), basic),
             ("npmrc", f"//registry.npmjs.org/:_authToken={token}", token),
             ("netrc", f"machine api.x.io login bob password {plain}", plain),
-            ("pgpass", f"db.internal:5432:main:app:{plain}", plain),
             ("aws_file", f"[default]\naws_access_key_id = {KINDS['aws_id'].make(rng)}\naws_secret_access_key = {hexes}", hexes),
             ("aws_configure", f"aws configure set aws_secret_access_key {hexes}", hexes),
             ("k8s_env", f"- name: DB_PASSWORD\n  value: {plain}\n", plain),

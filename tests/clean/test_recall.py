@@ -101,7 +101,6 @@ BODY = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7"
     "text",
     [
         f"\x1b[01;31m\x1b[Kghp_\x1b[m\x1b[K{BODY}",
-        f"jdbc:oracle:thin:shop/{BODY[:10]}@db.corp.io:1521:ORCL",
         f"EAAA{BODY}{BODY[:24]}",
     ],
 )
@@ -165,7 +164,6 @@ def test_code_is_left_alone(code: str) -> None:
     [
         f"\x1b[01;31m\x1b[KPASSWORD\x1b[m\x1b[K={BODY[:12]}",
         f"machine api.shop.io login ann password {BODY[:12]}",
-        f"db.shop.io:5432:shop:ann:{BODY[:12]}",
         f"password: {BODY[:5]},{BODY[5:14]}",
         f"SECRET_KEY = '%k2g(#{BODY[:14].lower()}&$b*y!=k(w^x8@+z-{BODY[14:24].lower()}'",
     ],

@@ -25,7 +25,6 @@ REDACTOR = Redactor()
         f'"id","user","password"\n"1","ann","{PASSWORD}"\n',
         f"name\tsecret_key\tregion\nprod\t{KEY}\teu\n",
         f"user;password;mail\nann;{PASSWORD};x\n",
-        f"key,value\nPORT,80\nSTRIPE_SECRET,{KEY}\n",
     ],
 )
 def test_cells_are_found(text: str) -> None:

@@ -18,10 +18,10 @@ _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
 _TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
 _ROUGHLY_NAMED = (
     rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
-    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s@\"'<>]+@"
+    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|://[^\s@\"'<>]+@"
     r"|(?i:sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass|identified\s|basic\s|login|\s-[ua]|--user|sudo\s+-S)"
     rf"|{IN_QUERY}|{SIGNS}|{OF_SERVICE}"
-    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw) ?[\\\"'=:]"
+    r"|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw) ?[\\\"'=:]"
 )
 """Matches every text that `_NAMED` or one of `_OTHERS` matches, in half the time."""
 _VALUE = r"(?:\*?[0-9!@#+?^][^\s\"'<>(){}\[\],;]{5}|\*?[^\s\"'<>(){}\[\],;:%*0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
@@ -44,11 +44,10 @@ _NAMED = (
 _OTHERS = (
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
     rf"(?i:{CLEAR_WORDS})[\w.-]*[\\\"'\])]*\s*[:=,]\s*[\\\"']+[^\s\"'\\]{{40}}",
-    rf"(?i:{CLEAR_WORDS})[\w.-]*\\*\"[^{{}}\n]*\{{[^}}]*\bdefault *= *\\*\"",
     *(way.sign for way in WAYS),
     *(sign for sign, _ in SPECIAL_WAYS),
 )
-_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
+_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE"
 """A private key, or text in base64: three bytes of text become four characters, the first of which holds the upper
 bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"
@@ -56,8 +55,6 @@ _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9
 _COLOR = re.compile(r"(?:\x1b|\\+(?:u001[bB]|x1[bB]))\[[0-9;]{0,12}[mK]")
 _LEAST = 6
 """Fewest characters of a text that can hold anything."""
-_SMALL, _TOGETHER = 1 << 8, 1 << 11
-"""Most characters of a text that is checked together with others, and of all such texts together."""
 _SHORT, _PART = 3 << 10, 1 << 10
 """Most characters of a text that is read as a whole, and of the parts into which a longer one is divided."""
 _BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
@@ -108,8 +105,7 @@ class Gate:
     def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
         """The parts of texts that must be searched, in order; the parts of a text do not overlap."""
         found: list[Suspect] = []
-        for number in self._list_candidates(texts):
-            text = texts[number]
+        for number, text in enumerate(texts):
             for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
                 data = _encode(text[start:end])
                 if not self._may_hold_anything(data):
@@ -118,27 +114,6 @@ class Gate:
                 if named or token or blob or self._is_personal(data):
                     found.append(Suspect(number, start, end, named, end if token else 0, blob))
         return self._narrow(found, texts)
-
-    def _list_candidates(self, texts: Sequence[str]) -> Iterator[int]:
-        """The texts that are checked one by one: the long ones, and each group of short ones that may hold something when
-        checked together."""
-        numbers: list[int] = []
-        length = 0
-        for number, text in enumerate(texts):
-            if len(text) > _SMALL:
-                yield number
-            elif len(text) >= _LEAST:
-                numbers.append(number)
-                length += len(text)
-                if length > _TOGETHER:
-                    yield from self._ask_together(numbers, texts)
-                    numbers, length = [], 0
-        yield from self._ask_together(numbers, texts)
-
-    def _ask_together(self, numbers: list[int], texts: Sequence[str]) -> list[int]:
-        # the separator is not a letter: it ends any word before it, and anything may begin after it
-        together = _encode("\0".join([texts[number] for number in numbers]))
-        return numbers if self._may_hold_anything(together) else []
 
     def _may_hold_anything(self, data: bytes) -> bool:
         return self._may_hold_anything_else(data) or self._has_blob(data)

@@ -32,9 +32,6 @@ TIMEOUT = "redaction_timeout"
 """Reason for dropping a trace with a text that takes too long."""
 _MAX_KNOWN = 1 << 15
 """Most texts whose findings are cached."""
-_SHORT_KEY = 64
-"""Most characters of a text that is its own cache key; longer ones are keyed by a digest."""
-_TextKey = str | bytes
 _LEAST_KNOWN = 8
 """Fewest characters of a secret that is taken out everywhere in its trace once found."""
 
@@ -96,9 +93,9 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
-        self._known: dict[_TextKey, list[Suspect] | _Findings] = {}
-        """By text: the parts that must be searched, or what was found in them. Attempts at one task share much, and
-        logs of calls repeat the conversation with every call."""
+        self._known: dict[bytes, list[Suspect] | _Findings] = {}
+        """By digest of a text: the parts that must be searched, or what was found in them. Attempts at one task share
+        much, and logs of calls repeat the conversation with every call."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
@@ -128,7 +125,7 @@ class Redactor:
         clean = {text: self._redact_text(text, key) for text, key in suspects.items()}
         return [clean.get(text, text) for text in texts]
 
-    def _redact_text(self, text: str, key: _TextKey) -> str:
+    def _redact_text(self, text: str, key: bytes) -> str:
         try:
             found = self._find(text, key)
         except TooSlowError:
@@ -153,12 +150,12 @@ class Redactor:
                     counts[number] = types
         return counts
 
-    def _find_suspects(self, texts: Iterable[str]) -> dict[str, _TextKey]:
+    def _find_suspects(self, texts: Iterable[str]) -> dict[str, bytes]:
         """The texts that may hold something, with the keys under which they are known."""
         if len(self._known) > _MAX_KNOWN:
             for key in [*itertools.islice(self._known, len(self._known) - _MAX_KNOWN // 2)]:
                 del self._known[key]
-        keys = {text: _make_key(text) for text in dict.fromkeys(texts)}
+        keys = {text: _digest(text) for text in dict.fromkeys(texts)}
         new = [text for text, key in keys.items() if key not in self._known]
         parts: list[list[Suspect]] = [[] for _ in new]
         for suspect in self._gate.find_suspects(new):
@@ -166,7 +163,7 @@ class Redactor:
         self._known |= {keys[text]: own for text, own in zip(new, parts, strict=True)}
         return {text: key for text, key in keys.items() if self._known[key]}
 
-    def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, _TextKey]) -> Trace | Drop:
+    def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, bytes]) -> Trace | Drop:
         with contain_errors("redact", trace.key, quote=False):
             try:
                 texts = list(dict.fromkeys(texts))
@@ -189,7 +186,7 @@ class Redactor:
         # a trace that could not be searched is not written
         return Drop(INTERNAL_ERROR, "its secrets could not be taken out")
 
-    def _find(self, text: str, key: _TextKey) -> _Findings:
+    def _find(self, text: str, key: bytes) -> _Findings:
         parts = self._known[key]
         if isinstance(parts, _Findings):
             return parts
@@ -229,10 +226,7 @@ class Redactor:
         return merge(text, [*found, *more]) if more else list(found)
 
 
-def _make_key(text: str) -> _TextKey:
-    """The cache key of a text: itself if short, else a digest of 16 bytes."""
-    if len(text) <= _SHORT_KEY:
-        return text
+def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -334,7 +328,6 @@ def _rewrite(trace: Trace, plans: dict[str, list[Found]]) -> Trace:
         trace, Rewriter(replace_text, lambda text: _redact_identity(text, plans.get(text, ())), move, take_counts)
     )
     take_counts()
-    _check_arguments(trace, clean)
     if not total:
         return clean
     # the ids of a prompt spell everything before it
@@ -368,27 +361,3 @@ def _forget_prompt_ids(message: Message) -> Message:
     if sampled is None or sampled.prompt_token_ids is None:
         return message
     return msgspec.structs.replace(message, sampled=msgspec.structs.replace(sampled, prompt_token_ids=None))
-
-
-def _check_arguments(before: Trace, after: Trace) -> None:
-    """Refuse a change that breaks arguments that were JSON.
-
-    Raises:
-        ValueError: they are no longer JSON.
-    """
-    for old, new in zip(before.messages, after.messages, strict=True):
-        for old_call, new_call in zip(old.tool_calls, new.tool_calls, strict=True):
-            if (
-                old_call.arguments != new_call.arguments
-                and _is_json(old_call.arguments)
-                and not _is_json(new_call.arguments)
-            ):
-                raise ValueError("arguments are not JSON any more")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Find secrets in the cells of tables, named by the header of their column or by the first cell of their line."""
+"""Find secrets in the cells of tables, named by the header of their column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foretrace.clean.rules import CLEAR_WORDS, HARMLESS_NAMES, PASSWORD_WORDS
 from foretrace.clean.values import is_random, is_secret
 
 Cell = tuple[int, int, str, str]
-"""Start, end, name of the column or line, and value."""
+"""Start, end, name of the column, and value."""
 
 _BARS = ("|", "│", "\t", ",", ";")
 """Separators of cells; the first of these found in a line counts."""
@@ -17,13 +17,9 @@ _MARKS = " \"'`*\t\r"
 """Characters stripped from around a cell."""
 _NAME = re.compile(r"[\w .#/()-]{0,40}")
 _CLEAR_NAME = re.compile(f"(?i)(?:{CLEAR_WORDS})")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{3,60}")
 _RULE = re.compile(r"[\s|+:=~─━═│┃┆┌┐└┘├┤┬┴┼╞╡╪╭╮╰╯-]*")
 """A line between the header of a table and its rows."""
 _END_OF_JSON = re.compile(r"\"[\]},\s]+\Z")
-_INSERT = re.compile(r"(?i)\binsert\s+into\s+[^\s()]{1,80}\s*\((?P<names>[^()]{1,800})\)\s*values\s*")
-_ROW = re.compile(r"\s*,?\s*\((?P<cells>(?:[^()'\"]|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")*+)\)")
-_CELL = re.compile(r"(?:[^,'\"]|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")+")
 _LONGEST_HEAD = 400
 _MAX_ROWS = 500
 _LONGEST_ROW = 4096
@@ -50,24 +46,8 @@ def find_table_cells(text: str, places: Iterable[int]) -> Iterator[Cell]:
         if bar is None:
             continue
         cells = line.split(bar)
-        yield from _find_beside_name(start, cells, bar)
         if columns := _find_columns(cells, bar):
             yield from _find_below(text, end + 1, columns, bar, len(cells))
-
-
-def find_inserted_values(text: str) -> Iterator[Cell]:
-    """The secrets that SQL inserts into columns whose names say that they hold secrets."""
-    for insert in _INSERT.finditer(text):
-        names = [name.strip(_MARKS + "\n[]") for name in insert["names"].split(",")]
-        columns = {number: name for number, name in enumerate(names) if _names_secret(name)}
-        at = insert.end()
-        for _ in range(_MAX_ROWS if columns else 0):
-            if (row := _ROW.match(text, at, at + _LONGEST_ROW)) is None:
-                break
-            at = row.end()
-            for number, cell in enumerate(_CELL.finditer(text, row.start("cells"), row.end("cells"))):
-                if number in columns:
-                    yield from _judge(cell.start(), cell[0], columns[number])
 
 
 def _find_columns(cells: list[str], bar: str) -> dict[int, str]:
@@ -100,13 +80,6 @@ def _find_below(text: str, at: int, columns: dict[int, str], bar: str, n_cells: 
         elif not _RULE.fullmatch(line):
             return
         at = end + 1
-
-
-def _find_beside_name(start: int, cells: list[str], bar: str) -> Iterator[Cell]:
-    """The second cell of a line whose first cell is the name of a variable: `STRIPE_SECRET,...`."""
-    name = cells[0].strip(_MARKS)
-    if bar in ",;\t" and len(cells) < 5 and _VARIABLE.fullmatch(name) and _names_secret(name):
-        yield from _judge(start + len(cells[0]) + len(bar), cells[1], name)
 
 
 def _names_secret(name: str) -> bool:
