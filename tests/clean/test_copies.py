@@ -27,6 +27,14 @@ _TEMPLATE = (
 )
 
 
+_TEXT = (
+    "When the scheduler restarts while a job is being cancelled, release_slot is called twice and the queue counter "
+    "drops below zero. After that every new job waits for a worker that is never free, although the dashboard says "
+    "that four of them are idle. I expected release_slot to ignore a slot that was given back already. It happens on "
+    "version 3.2 of acme/runner with the default settings, and I can reproduce it with the script that is attached."
+)
+
+
 def write_issue(rng: random.Random) -> str:
     """A made-up issue of 80 to 250 words: few words are frequent, as in real texts, and some are identifiers."""
     names = [f"{rng.choice(_VOCABULARY)}_{rng.choice(_VOCABULARY)}" for _ in range(5)]
@@ -118,6 +126,27 @@ def test_short_texts_are_copies_only_where_all_words_are_the_same() -> None:
         "Compute 7 + 2",
     ]
     assert [*find(texts).iterate_clusters()] == [[0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_copy"),
+    [
+        pytest.param("four of them are idle", "nine of them are idle", True, id="a word"),
+        pytest.param("acme/runner", "big-corp/job-runner", True, id="a repository"),
+        pytest.param("version 3.2", "the newest version", True, id="a number becomes words"),
+        pytest.param("release_slot", "give_back_lease", True, id="a name throughout"),
+        pytest.param("3.2 of acme/runner", "4.7 of 9 acme runners", False, id="other numbers"),
+        pytest.param(_TEXT, " ".join(_TEXT.split()[::-1]), False, id="the same words in another order"),
+        pytest.param(_TEXT[len(_TEXT) // 2 :], "", False, id="half of it"),
+        pytest.param(
+            "default settings, and", "usual hat: find every receipt older than last May, so", False, id="dense"
+        ),
+    ],
+)
+def test_what_differs_decides_in_both_directions(old: str, new: str, is_copy: bool) -> None:
+    texts = [_TEXT, _TEXT.replace(old, new)]
+    for pair in (texts, texts[::-1]):
+        assert bool([*find(pair).iterate_clusters()]) == is_copy
 
 
 def test_texts_without_spaces_are_read_by_their_signs() -> None:

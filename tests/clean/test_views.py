@@ -20,14 +20,6 @@ def test_characters_are_found_in_the_original() -> None:
         assert view.find_span(len(view.text) - 4, len(view.text)) == (len(original) - 4, len(original))
 
 
-def test_colors_are_left_out() -> None:
-    original = "see \x1b[01;31m\x1b[Kab\x1b[m\x1b[Kcd."
-    *_, view = read_in_other_ways(original)
-    assert view.text == "see abcd."
-    start, end = view.find_span(4, 8)
-    assert original[start:end].endswith("ab\x1b[m\x1b[Kcd")
-
-
 def test_long_blanks_take_no_time() -> None:
     text = 'password = "Xy7!kk2pQ"' + " " * 50_000 + "end\n" + "\t" * 50_000 + "x"
     begun = time.process_time()

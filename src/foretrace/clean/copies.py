@@ -7,18 +7,17 @@ Sentences that many texts share are templates, and do not count.
 from __future__ import annotations
 
 import functools
-import hashlib
 import tempfile
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from foretrace.clean.word_alignment import LEAST_NEAR, ComparedText, allow_differences, is_near_copy
-from foretrace.clean.word_texts import MAX_PIECES, WordText, hash_pieces
+from foretrace.clean.word_alignment import LEAST_NEAR, ComparedText, is_near_copy
+from foretrace.clean.word_texts import WordText, hash_pieces
 
 LEAST_EQUAL = 5
 """Fewest words that identify a text: two that only say "hello" are not copies."""
@@ -48,13 +47,6 @@ _COMMON_WORDS = (
     "with would you your"
 )
 _COMMON_PIECES = hash_pieces(_COMMON_WORDS.split())
-
-
-class Texts(Protocol):
-    """Texts by index, from 0; `None` is never a copy."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, place: int, /) -> WordText | None: ...
 
 
 class Copies(NamedTuple):
@@ -112,11 +104,13 @@ class Neighbors:
         return self._others[start:end]
 
 
-def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bool = True) -> Copies:
+def find_copies(
+    texts: Sequence[WordText | None], *, least_near: int = LEAST_NEAR, has_templates: bool = True
+) -> Copies:
     """Find the copies among texts. The result depends only on the texts and their order.
 
     Args:
-        texts: Read one at a time, each several times.
+        texts: Read one at a time, each several times; `None` is never a copy.
         least_near: Fewest words of a near copy.
         has_templates: Whether sentences that many texts share are left out.
     """
@@ -141,30 +135,19 @@ def describe_signatures() -> str:
     return f"rensa {version('rensa')}, R-MinHash {rensa.RMinHash.ALGORITHM_VERSION}"
 
 
-def _get(texts: Texts, place: int) -> WordText:
+def _get(texts: Sequence[WordText | None], place: int) -> WordText:
     text = texts[place]
     assert text is not None
     return text
 
 
-def _find_equal(texts: Texts) -> array[int]:
-    places = array("q")
-    digests = bytearray()
+def _find_equal(texts: Sequence[WordText | None]) -> array[int]:
+    firsts = array("q", range(len(texts)))
+    known: dict[bytes, int] = {}
     for place in range(len(texts)):
         if (text := texts[place]) is not None:
-            places.append(place)
-            digests += text.digest
-    firsts = array("q", range(len(texts)))
-    for place, number in zip(places, _find_first_equal(digests), strict=True):
-        firsts[place] = places[number]
+            firsts[place] = known.setdefault(text.digest, place)
     return firsts
-
-
-def _find_first_equal(digests: bytearray) -> np.ndarray[Any, Any]:
-    """For each digest of 16 bytes, the index of the first equal one."""
-    # numpy drops zeros at the end of such texts, which is safe since all have one length
-    _, first, which = np.unique(np.frombuffer(digests, dtype="S16"), return_index=True, return_inverse=True)
-    return first[which]
 
 
 class _Templates:
@@ -201,13 +184,10 @@ class _Templates:
 class _NearFinder:
     """Signatures on disk, and the pairs they propose."""
 
-    def __init__(self, texts: Texts, templates: _Templates, least_near: int, file: Any) -> None:
+    def __init__(self, texts: Sequence[WordText | None], templates: _Templates, least_near: int, file: Any) -> None:
         self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
         self._places = array("q")
         """The index in `texts` of each signature."""
-        self._short = array("q")
-        self._short_digests = bytearray()
-        """Texts with little outside of templates, and digests of that part: only equal ones are copies."""
 
     def sign(self, places: Sequence[int]) -> None:
         """Write the signatures of the texts at these places."""
@@ -227,9 +207,6 @@ class _NearFinder:
                         telling = np.setdiff1d(pieces, _COMMON_PIECES)
                     sets.append(telling.astype(np.uint64))
                     self._places.append(place)
-                elif LEAST_EQUAL <= n_words < text.n_words:
-                    self._short.append(place)
-                    self._short_digests += hashlib.blake2b(pieces.tobytes(), digest_size=16).digest()
             offsets = np.cumsum([0, *map(len, sets)], dtype=np.uint64)
             if sets:
                 flat = np.concatenate(sets)
@@ -239,11 +216,7 @@ class _NearFinder:
     def compare(self) -> tuple[array[int], int]:
         """The pairs that are near copies, and the number of pairs compared."""
         self._file.flush()
-        firsts = _find_first_equal(self._short_digests)
         found = array("q")
-        for place, number in zip(self._short, firsts, strict=True):
-            if self._short[number] != place:
-                found.extend((self._short[number], place))
         compared = 0
         if len(self._places) > 1:
             signatures = np.memmap(self._file, np.uint32, "r", shape=(len(self._places), _SLOTS))
@@ -262,14 +235,10 @@ class _NearFinder:
         pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
         whole = ComparedText(pieces.tolist(), words.tolist())
         rest = whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())
-        return _Read(whole, rest, text)
+        return _Read(whole, rest)
 
 
 def _is_near(a: _Read, b: _Read) -> bool:
-    limit = allow_differences(max(a.text.n_words, b.text.n_words))
-    is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
-    if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
-        return False
     return is_near_copy(a.whole, b.whole) or is_near_copy(a.rest, b.rest)
 
 
@@ -277,7 +246,6 @@ class _Read(NamedTuple):
     whole: ComparedText
     rest: ComparedText
     """Without templates: the same text may appear in two of them."""
-    text: WordText
 
 
 def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -302,9 +270,6 @@ def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, 
         for new in _cut(_list_new(_pair_by_band(*keys), found)):
             alike, slots = _choose_alike(signatures, new)
             found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
-            if len(found) > 2 * _MAX_COMPARED * count:
-                nearest = _find_nearest(found, equal, count)
-                found, equal = found[nearest], equal[nearest]
         order = np.argsort(found, kind="stable")
         found, equal = found[order], equal[order]
     found = found[_find_nearest(found, equal, count)]

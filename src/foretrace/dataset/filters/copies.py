@@ -83,7 +83,7 @@ class CopyFilter:
         )
 
 
-class _Texts:
+class _Texts(Sequence[WordText | None]):
     """One of the texts of each trace, read one at a time."""
 
     def __init__(self, traces: Sequence[ExaminedTrace], place: int) -> None:
@@ -92,7 +92,7 @@ class _Texts:
     def __len__(self) -> int:
         return len(self._traces)
 
-    def __getitem__(self, at: int, /) -> WordText | None:
+    def __getitem__(self, at: int) -> WordText | None:  # type: ignore[override]
         text = self._traces[at].findings[CopyFilter.name][self._place]
         return _decode(text) if text else None
 
