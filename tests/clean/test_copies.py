@@ -12,9 +12,9 @@ import pytest
 
 from foretrace.api.traces import import_source
 from foretrace.clean.copies import Copies, find_copies
-from foretrace.clean.task_texts import find_statement
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.store import TraceStore
+from foretrace.dataset.filters.copies import find_statement
 
 _RNG = random.Random(11)
 _SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "ar", "en", "il", "os", "ut")]

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets
-from foretrace.clean.views import read_in_other_ways
+from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets, read_in_other_ways
 
 
 def test_characters_are_found_in_the_original() -> None:

@@ -119,7 +119,6 @@ class Gate:
         return self._may_hold_anything_else(data) or self._has_blob(data)
 
     def _is_named(self, data: bytes) -> bool:
-        """Whether a name, a header or a command may point to a secret in it."""
         return any(matches(data) for matches in self._exact_names)
 
     def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:

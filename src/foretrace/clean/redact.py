@@ -251,12 +251,10 @@ def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool 
 
 
 def _is_placeholder(text: str) -> bool:
-    """Whether a text is the placeholder of a secret."""
     return PLACEHOLDER.fullmatch(text) is not None or USER_PLACEHOLDER.fullmatch(text) is not None
 
 
 def _list_placeholders(text: str) -> list[Found]:
-    """The placeholders in a text."""
     found = (
         [Found(m.start(), m.end(), m["type"], m[0]) for m in PLACEHOLDER.finditer(text)] if "<SECRET:" in text else []
     )

@@ -188,7 +188,6 @@ def blank(text: str, *, keeps_length: bool = True) -> bytes:
 
 
 def _has_line_numbers(data: bytes) -> bool:
-    """Whether most of the first lines begin with a number."""
     lines = data[:2048].split(b"\n", 24)[:24]
     return len(lines) > 2 and sum(map(bool, map(_LINE_NUMBER.match, lines))) * 2 > len(lines)
 
@@ -202,7 +201,6 @@ def _find_varied(numbers: Array) -> Array:
 
 
 def _hash_windows(numbers: Array) -> Array:
-    """The hash of each seed, as uint64."""
     if len(numbers) < SEED_WORDS:
         return np.empty(0, np.uint64)
     values = (numbers.astype(np.uint64) + np.uint64(1)) * _FACTOR

@@ -290,7 +290,6 @@ class Prompts:
         return _Head(system, task, sum(map(self._counter.count_message, [system.content, *task, *marks])))
 
     def _read_own_text(self) -> str:
-        """The agent's system text."""
         return "\n\n".join(make_message_text(message) for message in self._messages[: self._start])
 
     def render(self, index: int) -> list[ChatText]:
@@ -359,7 +358,6 @@ class Prompts:
         return max(0, index - self._first)
 
     def _choose(self, index: int) -> tuple[_History, int, int]:
-        """The history that the prompt at `index` shows, and where its messages start and end."""
         if index not in self._chosen:
             self._chosen[index] = self._find_history(index)
         return self._chosen[index]

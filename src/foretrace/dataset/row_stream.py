@@ -106,7 +106,6 @@ def _run(_doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iter
 
 
 def _find_config(name: str, settings: BuildSettings) -> tuple[Recipe, Config]:
-    """The config of this name, and the recipe that makes its rows."""
     recipes = load_recipes(settings.recipes)
     plain = [r for r in recipes if not any(c.pair_families or c.selector is not None for c in r.configs)]
     found = [(recipe, config) for recipe in plain for config in recipe.configs if config.name == name]

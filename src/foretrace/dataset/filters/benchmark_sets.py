@@ -165,7 +165,6 @@ def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | Drop]:
 
 
 def _read_file(path: Path) -> Iterator[Any]:
-    """Rows of a file as mappings, or ids as strings."""
     if path.name.endswith(".txt"):
         yield from (line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines())
     elif path.name.endswith(".json") and isinstance(listed := try_decode(path.read_bytes()), list):
@@ -199,7 +198,6 @@ def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | Drop:
 
 
 def _take_text(row: Mapping[Any, Any], keys: Sequence[str]) -> str:
-    """The first text, number or list of texts under one of the keys."""
     for key in keys:
         value = row.get(key)
         if isinstance(value, list) and value and all(isinstance(each, str) for each in value):

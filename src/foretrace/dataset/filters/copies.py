@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from foretrace.actions.label_steps import LabelEvidence
-from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbors, describe_signatures, find_copies
-from foretrace.clean.task_texts import find_statement, list_actions
-from foretrace.clean.word_alignment import LEAST_NEAR
+from foretrace.clean.copies import LEAST_EQUAL, LEAST_NEAR, Copies, Neighbors, describe_signatures, find_copies
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.digest import digest
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Message, Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.settings import SPLITS
@@ -26,6 +24,65 @@ _MAX_EXAMPLES = 2
 _REASON = "copy of a kept attempt"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WordText).decode
+_MAX_ACTION = 400
+"""Characters of an action that are kept as they are; the rest is replaced by a digest."""
+_MAX_ACTIONS = 256
+
+
+def find_statement(trace: Trace) -> str | None:
+    """The statement of the task as the source gives it, else what the user wrote before the agent's first call (in a
+    conversation without calls, before its first message); `None` if there is none."""
+    if trace.task.statement and trace.task.statement.strip():
+        return trace.task.statement
+    written: list[str] = []
+    has_calls = any(_is_of_agent(message) and message.tool_calls for message in trace.messages)
+    for message in trace.messages:
+        if _is_of_agent(message) and (message.tool_calls or not has_calls):
+            break
+        if message.role == "user" and message.author == "user":
+            written.append(message.content)
+    text = "\n".join(written)
+    return text if text.strip() else None
+
+
+def list_actions(trace: Trace) -> list[str]:
+    """What the agent did, in order: the tool and arguments of each call, or the text of a message without calls."""
+    actions: list[str] = []
+    for message in trace.messages:
+        if not _is_of_agent(message):
+            continue
+        texts = [f"{call.name} {_spell_arguments(call.arguments)}" for call in message.tool_calls] or [message.content]
+        actions += [_shorten(text) for text in texts if text.strip()]
+        if len(actions) >= _MAX_ACTIONS:
+            break
+    return actions[:_MAX_ACTIONS]
+
+
+def _is_of_agent(message: Message) -> bool:
+    return message.role == "assistant" and message.author != "demo"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_ACTION else f"{text[:_MAX_ACTION]} x{digest(text)}"
+
+
+def _spell_arguments(arguments: str) -> str:
+    try:
+        return " ".join(_list_values(msgspec.json.decode(arguments)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return arguments
+
+
+def _list_values(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name in sorted(value):
+            yield name
+            yield from _list_values(value[name])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _list_values(each)
+    else:
+        yield str(value)
 
 
 class CopyFilter:
