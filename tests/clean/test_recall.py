@@ -71,56 +71,9 @@ def test_what_cannot_be_text_in_base64_is_told_as_decoding_tells_it() -> None:
         "AKIA" + "IOSFODNN7EXAMPLE",
         "print(f'password is {password}')",
         "hf_hub_download(repo_id='x')",
-    ],
-)
-def test_what_stands_for_a_secret_is_none(text: str) -> None:
-    assert hide(text) == text
-
-
-BODY = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"\x1b[01;31m\x1b[Kghp_\x1b[m\x1b[K{BODY}",
-        f"EAAA{BODY}{BODY[:24]}",
-    ],
-)
-def test_colors_and_odd_forms(text: str) -> None:
-    clean = Redactor().redact_text(text)
-    assert BODY[8:10] not in clean and "<SECRET:" in clean
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "import re\n_compile_every_pattern9(x)",
         "see sk\n-learn-the-pipeline-with-grid-search",
-        "ls\nk8s_template_v1.yaml",
-    ],
-)
-def test_lines_of_words_are_no_cut_token(text: str) -> None:
-    assert Redactor().redact_text(text) == text
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        f'curl -H "Authorization: Bearer {BODY}" https://api.shop.io',
-        f"cat <<EOF >> ~/.netrc\nmachine api.shop.io\n  login me@shop.io\n  password {BODY}\nEOF",
-        '{"body": "{\\"env\\": \\"DB_PASSWORD=' + BODY + '\\\\nDB_USER=shop\\\\n\\"}"}',
-    ],
-)
-def test_a_value_ends_where_its_escaped_text_does(command: str) -> None:
-    arguments = json.dumps({"command": command})
-    clean = json.loads(Redactor().redact_text(arguments))["command"]
-    assert BODY not in clean and clean.endswith(command[-2:])
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
+        *(f"{name}: 76226e236a23e238e3b1c77fc4c011f1" for name in ("n_tokens", "next_page_token", "pad_token")),
         "token = _load_token_for_host(host)",
         "password = sha256(data)",
         "secret = b64encode(raw).decode()",
@@ -138,8 +91,25 @@ def test_a_value_ends_where_its_escaped_text_does(command: str) -> None:
         json.dumps({"c": 'git commit -m "Fix password reset\n2FA too"'}),
     ],
 )
-def test_code_is_left_alone(code: str) -> None:
-    assert Redactor().redact_text(code) == code
+def test_what_stands_for_a_secret_is_none(text: str) -> None:
+    assert Redactor().redact_text(text) == text
+
+
+BODY = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'curl -H "Authorization: Bearer {BODY}" https://api.shop.io',
+        f"cat <<EOF >> ~/.netrc\nmachine api.shop.io\n  login me@shop.io\n  password {BODY}\nEOF",
+        '{"body": "{\\"env\\": \\"DB_PASSWORD=' + BODY + '\\\\nDB_USER=shop\\\\n\\"}"}',
+    ],
+)
+def test_a_value_ends_where_its_escaped_text_does(command: str) -> None:
+    arguments = json.dumps({"command": command})
+    clean = json.loads(Redactor().redact_text(arguments))["command"]
+    assert BODY not in clean and clean.endswith(command[-2:])
 
 
 @pytest.mark.parametrize(

@@ -187,14 +187,6 @@ def cut_middle(text: str, count: int) -> str:
     return text[: keep - tail] + make_cut_mark(count) + text[len(text) - tail :]
 
 
-@pytest.mark.parametrize(
-    "text", ["[3 earlier messages left out]", "\n[9 characters left out]\n", "[9 characters left out]\n" * 400]
-)
-def test_output_that_looks_like_a_mark_of_ours_is_shown_as_it_is(text: str) -> None:
-    long = [message for n in range(12) for message in (runs(f"cat {n}"), seen(text), runs("ls"), seen("y" * 900))]
-    check_prompts(trace("k", user(text), seen(text), *long, says("done")), make_token_counter(None), MOST, "sliding")
-
-
 @given(any_traces(), windows)
 def test_a_turn_is_one_object_in_every_prompt(one: Trace, window: Window) -> None:
     """What is shared between prompts is stored once, whole and cut."""
@@ -232,41 +224,6 @@ def test_results_of_calls_in_messages_of_their_own_belong_to_each_of_them() -> N
     assert 1 in made.find_shown(7) and not made.shows_whole(7, 1) and not made.shows_whole(7, 2)
 
 
-def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
-    """What was left out is said behind the task, and what is shown begins with a turn of the agent."""
-    messages = [
-        system("Be good."),
-        user("Do it."),
-        *(m for n in range(40) for m in (runs(f"cat {n}"), seen("x" * 200))),
-    ]
-    one = trace("k", *messages, says("done"))
-    step = len(messages)
-    prompt = prompts(one).render(step)
-    mark = re.fullmatch(r"Do it\.\n\n\[(\d+) earlier messages left out\]", prompt[1].content)
-    assert mark and int(mark[1]) == len(messages) - 2 - (len(prompt) - 2)
-    assert "Be good." in prompt[0].content and prompt[2].role == "assistant"
-    assert (
-        prompt[-1] == ("user", f"<tool_response>\n{'x' * 200}\n</tool_response>") and '"cat 39"' in prompt[-2].content
-    )
-    assert len(prompt) > 9
-
-
-def test_messages_of_one_side_are_one_turn() -> None:
-    """Results of several calls, a reminder behind them, and an agent that goes on without an answer."""
-    one = trace(
-        "k",
-        *(user("One."), user("Two."), runs("ls"), seen("a"), seen("b"), user("Hurry.")),
-        *(says("Well."), runs("cat a"), seen("x"), says("end")),
-    )
-    answered = "<tool_response>\na\n</tool_response>\n\n<tool_response>\nb\n</tool_response>\n\nHurry."
-    made = prompts(one)
-    assert made.render(2)[1:] == [("user", "One.\n\nTwo.")]
-    assert made.render(6)[3:] == [("user", answered)]
-    assert made.render(7)[3:] == [("user", answered)]  # "Well." is part of the reply that is predicted
-    assert made.render(9)[3:5] == [("user", answered), ("assistant", f"Well.\n\n{make_message_text(runs('cat a'))}")]
-    assert made.render(9)[-1] == ("user", "<tool_response>\nx\n</tool_response>")
-
-
 def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
     said, more, call = says("I list the files."), says("Now."), runs("ls")
     one = trace("k", user("Go."), said, more, call, runs("pwd"), seen("a"), says("One."), says("Two."))
@@ -276,12 +233,6 @@ def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
     assert made.render(7) == made.render(6)
     steps = [label.index for label in label_trace(one) if label.action is not None]
     assert steps == [3, 4, 7], "what is hidden from a prompt is no target with a prompt of its own"
-
-
-def test_an_agent_that_begins_is_given_a_turn_before_it() -> None:
-    made = prompts(trace("k", system("Go."), runs("ls"), seen("a"), says("end")))
-    assert made.render(1)[1:] == [("user", AGENT_BEGINS)]
-    assert [m.role for m in made.render(3)] == ["system", "user", "assistant", "user"]
 
 
 pieces = st.lists(
@@ -382,11 +333,6 @@ def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
     one = trace("k", user("x"), runs("ls"), user(broken), user(whole[len(broken) :]), says("a"))
     held = JOIN.join([broken, whole[len(broken) :]])
     assert prompts(one).has_target_before(4) == has_target(held) == (broken != '{"act')
-
-
-def test_a_later_system_message_is_history() -> None:
-    one = trace("k", user("x"), says("a"), system("Hurry."), says("b"))
-    assert prompts(one).render(3)[1:] == [("user", "x"), ("assistant", "a"), ("user", "Hurry.")]
 
 
 @pytest.mark.parametrize("target", ["type", "call", "message"])

@@ -67,15 +67,6 @@ def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
         assert [r["state_version"] for r in attempt] == sorted(r["state_version"] for r in attempt)
 
 
-def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:
-    one = corpus(1)[0]
-    bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, license=None))
-    built(tmp_path, one, bare)
-    found = {row["key"]: row for row in rows(tmp_path / "d", "trajectories")}
-    assert {key: row["license"] for key, row in found.items()} == {"bare": "unknown", one.key: "MIT"}
-    assert (found["bare"]["source"], found["bare"]["success"]) == ("little", True)
-
-
 def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
     bad = msgspec.structs.replace(
         corpus(1)[0], key="bad", outcome=Outcome(success=False, reward=0.25, flags=("peeked",))

@@ -175,12 +175,6 @@ def test_a_finish_before_code_that_is_run_again_may_be_right(tmp_path: Path) -> 
     assert "final_answer" in said(early, "rejected") and early["strength"] == "weak"
 
 
-def test_nothing_is_said_of_repeats_without_pairs(tmp_path: Path) -> None:
-    write_traces([attempt("one", runs("pytest"))], tmp_path / "t")
-    gates = build(tmp_path / "t", out=tmp_path / "d", pairs=0, statistical_gates=False).manifest["gates"]
-    assert "repeats" not in [gate["name"] for gate in gates]
-
-
 def test_pairs_of_types(tmp_path: Path) -> None:
     """Right and wrong type at a prompt; a type that any success took there is not wrong."""
     write_traces(corpus(), tmp_path / "t")
