@@ -86,7 +86,7 @@ def is_near_copy(a: ComparedText, b: ComparedText) -> bool:
     """
     words_a, words_b = a.count_words(), b.count_words()
     limit = allow_differences(max(words_a, words_b))
-    if min(words_a, words_b) < LEAST_NEAR or abs(words_a - words_b) > limit:
+    if abs(words_a - words_b) > limit:
         return False
     # Pieces missing in the other text are differences in any case: this avoids most alignments, which are slow.
     if max(_count_least_changed(a, b), _count_least_changed(b, a)) > limit:
