@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -427,24 +427,6 @@ _TASK = Task(id="agent", group="agent")
 _PROVENANCE = Provenance(origin="imported", source="agent")
 
 
-class _Settings(msgspec.Struct):
-    target: TargetFormat
-    max_context_tokens: int
-    window: Window = "sliding"
-
-
-class _Versions(msgspec.Struct):
-    renderer: str
-
-
-class _Manifest(msgspec.Struct):
-    """The part of a manifest that says how prompts are made."""
-
-    settings: _Settings
-    versions: _Versions
-    token_counter: str
-
-
 class PromptRenderer:
     """Renders prompts like those of a dataset for other messages."""
 
@@ -459,10 +441,11 @@ class PromptRenderer:
             UsageError: the dataset was built with another tokenizer.
         """
         try:
-            manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes(), type=_Manifest)
-        except (OSError, msgspec.DecodeError) as error:
+            manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes())
+            version, counted_by = manifest["versions"]["renderer"], manifest["token_counter"]
+            self._settings: dict[str, Any] = manifest["settings"]
+        except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
             raise BuildError(f"{dataset}: is not a foretrace dataset: {error}") from None
-        version = manifest.versions.renderer
         if version != RENDERER_VERSION:
             raise BuildError(
                 f"{dataset}: its prompts are of version {version} of the renderer, and this is version "
@@ -470,10 +453,9 @@ class PromptRenderer:
             )
         file = None if tokenizer is None else str(tokenizer)
         self._counter = make_token_counter(file)
-        if self._counter.method != manifest.token_counter:
-            why = f": the dataset's prompts are counted by {manifest.token_counter}, and not by {self._counter.method}"
+        if self._counter.method != counted_by:
+            why = f": the dataset's prompts are counted by {counted_by}, and not by {self._counter.method}"
             raise UsageError(Setting("tokenizer", file), why)
-        self._settings = manifest.settings
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[dict[str, str]]:
         """The prompt for the agent's next message: `{"role", "content"}` messages for a chat server.
@@ -483,6 +465,6 @@ class PromptRenderer:
             tools: The tools the agent is offered.
         """
         trace = Trace(key="", task=_TASK, messages=tuple(messages), tools=tuple(tools), provenance=_PROVENANCE)
-        settings = self._settings
-        prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter, settings.window)
+        target, most, window = (self._settings[name] for name in ("target", "max_context_tokens", "window"))
+        prompts = Prompts(trace, target, most, self._counter, window)
         return [message._asdict() for message in prompts.render(len(messages))]
