@@ -25,7 +25,6 @@ from foretrace.dataset.prompt_digests import digest_prompt
 from foretrace.dataset.prompt_texts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
-    DESCRIPTION_CHARS,
     JOIN,
     encode_tool,
     find_side,
@@ -97,7 +96,7 @@ class HistoryWindow:
         return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
 
 
-RENDERER_VERSION = "4"
+RENDERER_VERSION = "5"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
 """Approximate tokens that a chat template adds around a message."""
@@ -389,12 +388,8 @@ class Prompts:
         if all(is_described(tool, own) for tool in tools):
             return self._clip(part, limit)
         room = max(limit // 2, limit - count(part))
-        lines: list[str] = []
-        for longest in DESCRIPTION_CHARS:
-            lines = [encode_tool(tool, longest) for tool in tools]
-            if count(TOOLS_HEADING + "\n".join(lines)) <= room:
-                break
-        else:
+        lines = [encode_tool(tool) for tool in tools]
+        if count(TOOLS_HEADING + "\n".join(lines)) > room:
             lines = self._clip_evenly(lines, room - count(TOOLS_HEADING))
         listed = TOOLS_HEADING + "\n".join(lines)
         return self._clip(self._clip(part, max(0, limit - count(listed))) + listed, limit)

@@ -103,22 +103,20 @@ class CopyFilter:
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies. With `keeps_best`, leave out all but the best of copied trajectories."""
         tasks, trajectories = find_trace_copies(traces)
-        task_clusters, attempt_clusters = _Clusters(), _Clusters()
         merged: set[tuple[str, ...]] = set()
         kept_together: list[tuple[str, ...]] = []
-        for copies in (tasks, trajectories):
+        names: dict[str, list[list[str]]] = {"tasks": [], "attempts": []}
+        for kind, copies in (("tasks", tasks), ("attempts", trajectories)):
             for cluster in copies.iterate_clusters():
-                if copies is tasks:
-                    task_clusters.add(sorted({traces[i].task for i in cluster}))
-                else:
-                    attempt_clusters.add([traces[i].key for i in cluster])
+                keys = [traces[i].key for i in cluster]
+                names[kind].append(sorted({traces[i].task for i in cluster}) if copies is tasks else keys)
                 groups = {traces[i].group for i in cluster}
                 if len(groups) > 1:
                     merged.add(tuple(sorted(groups)))
-                    kept_together.append(tuple(traces[i].key for i in cluster))
+                    kept_together.append(tuple(keys))
         figures = {
-            "tasks": {"tasks": count_tasks(traces), **task_clusters.describe(tasks)},
-            "attempts": {"attempts": len(traces), **attempt_clusters.describe(trajectories)},
+            "tasks": {"tasks": count_tasks(traces), **_describe(names["tasks"], tasks)},
+            "attempts": {"attempts": len(traces), **_describe(names["attempts"], trajectories)},
         }
         in_merged = {group for each in merged for group in each}
         by_source = Counter(trace.source for trace in traces if trace.group in in_merged)
@@ -205,31 +203,17 @@ def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, 
     return worse
 
 
-class _Clusters:
-    """Figures over the clusters of tasks or attempts. Attempts at the same task are siblings rather than copies."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._count = self._largest = 0
-        self._examples: list[list[str]] = []
-
-    def add(self, names: list[str]) -> None:
-        """Count a cluster, by the names of its members; a single one is not a cluster."""
-        if len(names) > 1:
-            self._names.update(names)
-            self._count += 1
-            self._largest = max(self._largest, len(names))
-            self._examples = sorted([*self._examples, names])[:_MAX_EXAMPLES]
-
-    def describe(self, copies: Copies) -> dict[str, Any]:
-        return {
-            "copies": len(self._names),
-            "clusters": self._count,
-            "largest": self._largest,
-            "chained": copies.count_chained(),
-            "compared": copies.candidates,
-            "examples": [names[:2] for names in self._examples],
-        }
+def _describe(clusters: list[list[str]], copies: Copies) -> dict[str, Any]:
+    """Figures over clusters of tasks or attempts by name. Attempts at the same task are siblings rather than copies."""
+    clusters = [names for names in clusters if len(names) > 1]
+    return {
+        "copies": len({name for names in clusters for name in names}),
+        "clusters": len(clusters),
+        "largest": max(map(len, clusters), default=0),
+        "chained": copies.count_chained(),
+        "compared": copies.candidates,
+        "examples": [names[:2] for names in sorted(clusters)[:_MAX_EXAMPLES]],
+    }
 
 
 def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: Mapping[str, Collection[str]]) -> Gate:
