@@ -138,12 +138,6 @@ def test_too_few_pairs_are_undecided_however_clean_they_look():
         assert gate.verdict == "undecided" and f"UNDECIDED at n={gate.figure['pairs']}" in gate.detail, gate.detail
 
 
-def test_many_pairs_of_few_groups_are_undecided_because_groups_are_what_counts():
-    pairs = [pair._replace(group=f"group {at % 8}") for at, pair in enumerate(corpus(0, groups=800, most=1))]
-    gates = measure_shortcuts({"sibling": pairs}, 0)
-    assert {(gate.verdict, gate.figure["groups"]) for gate in gates} == {("undecided", 8)}
-
-
 def test_a_blatant_shortcut_fails_with_fewer_pairs_than_a_clean_family_needs_to_pass():
     assert found(0, 60, newline, 1)["format"].verdict == "removed"
     assert found(0, 60, None, 1)["format"].verdict == "undecided"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -188,18 +188,6 @@ def cut_middle(text: str, count: int) -> str:
 
 
 @given(any_traces(), windows)
-def test_a_turn_is_one_object_in_every_prompt(one: Trace, window: Window) -> None:
-    """What is shared between prompts is stored once, whole and cut."""
-    made = prompts(one, window=window)
-    assert len({id(made.render(step)[0]) for step in steps(one)}) <= 2
-    for step, later in pairwise(steps(one)):
-        done, after = made.render(step), made.render(later)
-        if done[0] is after[0] and made.find_shown(step).start == made.find_shown(later).start:
-            # The last turn of the agent may go on, and what closes the prompt with it.
-            assert all(one is other for one, other in zip(done[2:-2], after[2:], strict=False))
-
-
-@given(any_traces(), windows)
 def test_nothing_is_cut_where_everything_has_room(one: Trace, window: Window) -> None:
     made, unlimited, counter = prompts(one, window=window), prompts(one, most=10**9), make_token_counter(None)
     for step in steps(one):
@@ -321,11 +309,6 @@ def test_the_instruction_holds_no_marker_of_a_label(target: Any) -> None:
     assert all(a in make_instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
 
 
-def test_marker_in_the_history_leaks_from_there_on() -> None:
-    one = trace("k", user("x"), says("a"), seen('{"action":"repair"}'), says("b"), user("y"), says("c"))
-    assert [prompts(one).has_target_before(i) for i in steps(one)] == [False, True, True]
-
-
 def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
     one = trace("k", *[user("word " * 20)] * 300, says("a"))
     assert not prompts(one).has_room(300)
@@ -335,12 +318,6 @@ def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
 @pytest.mark.parametrize("text", ["", "a", "a" * 350, "é" * 350, "\ud800" * 7])
 def test_bytes_are_counted_and_rounded_up(text: str) -> None:
     assert make_token_counter(None).count(text) == -(-len(text.encode("utf-8", "surrogatepass")) * 2 // 7)
-
-
-def test_a_tokenizer_may_be_a_file_or_its_folder(tokenizer: Path) -> None:
-    one, other = make_token_counter(str(tokenizer)), make_token_counter(str(tokenizer.parent))
-    assert one.method == other.method and re.fullmatch(r"tokenizer [0-9a-f]{16}", one.method)
-    assert one.count("word word") < len("word word") == make_token_counter(None).count("w" * 31)
 
 
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
