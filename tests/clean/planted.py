@@ -11,7 +11,10 @@ import json
 import random
 import string
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, NamedTuple
+
+from foretrace.clean.rules import Token
 
 ALNUM = string.ascii_letters + string.digits
 WORD = ALNUM + "_-"
@@ -102,6 +105,32 @@ KINDS: dict[str, Kind] = {
     "secret": Kind(shape((ALNUM, 32)), "APP_SECRET", "app secret", True),
     "cloudflare": Kind(shape((WORD, 40)), "CLOUDFLARE_API_TOKEN", "Cloudflare API token", True),
 }  # fmt: skip
+
+
+def make_token(token: Token, rng: random.Random) -> str:
+    """A token of this kind: the parsed patterns of its head and body, with random characters."""
+
+    def write(parsed: Any) -> str:
+        return "".join(map(write_one, parsed))
+
+    def write_one(item: tuple[Any, Any]) -> str:
+        kind, value = str(item[0]), item[1]
+        if kind == "LITERAL":
+            return chr(value)
+        if kind == "IN":
+            return write_one(rng.choice([each for each in value if each[1] not in map(ord, "_.=-/*@:+~,%$")] or value))
+        if kind == "RANGE":
+            return chr(rng.randint(*value))
+        if kind == "CATEGORY":
+            return rng.choice(string.digits)
+        if kind == "BRANCH":
+            return write(rng.choice(value[1]))
+        if kind == "SUBPATTERN":
+            return write(value[-1])
+        least, most, repeated = value  # MAX_REPEAT
+        return "".join(write(repeated) for _ in range(min(most, least + 8)))
+
+    return write(_parser.parse(f"(?:{token.head}){token.body}"))
 
 
 class Planted(NamedTuple):
@@ -254,7 +283,6 @@ def plant_others(seed: int = 0, rounds: int = 20) -> Iterator[Planted]:
             ("docker_config", json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": basic}}}), basic),
             ("npmrc", f"//registry.npmjs.org/:_authToken={token}", token),
             ("netrc", f"machine api.x.io login bob password {plain}", plain),
-            ("pgpass", f"db.internal:5432:main:app:{plain}", plain),
             ("aws_file", f"[default]\naws_access_key_id = {KINDS['aws_id'].make(rng)}\naws_secret_access_key = {hexes}", hexes),
             ("aws_configure", f"aws configure set aws_secret_access_key {hexes}", hexes),
             ("k8s_env", f"- name: DB_PASSWORD\n  value: {plain}\n", plain),

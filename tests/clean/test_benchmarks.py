@@ -92,7 +92,7 @@ def test_fingerprints_find_what_the_texts_do() -> None:
 def test_words_have_the_same_numbers_wherever_they_stand() -> None:
     words = STATEMENT.split()
     numbers = number_words(STATEMENT)
-    assert number_words("count_tall trees").tolist() == [3648670995, 1709008105]  # fingerprints rest on them
+    assert number_words("count_tall trees").tolist() == [1867364853, 2497474474]  # fingerprints rest on them
     long = "y" * 70_000
     text = f"{long} {'x ' * 20_000}{STATEMENT} {long}"
     found = number_words(text)

@@ -12,9 +12,9 @@ import pytest
 
 from foretrace.api.traces import import_source
 from foretrace.clean.copies import Copies, find_copies
-from foretrace.clean.task_texts import find_statement
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.store import TraceStore
+from foretrace.dataset.filters.copies import find_statement
 
 _RNG = random.Random(11)
 _SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "ar", "en", "il", "os", "ut")]
@@ -24,6 +24,14 @@ _TEMPLATE = (
     "Consider the following PR description:\n\n{}\n\nCan you help me implement the necessary changes to the "
     "repository so that the requirements are met? I've already taken care of all changes to any of the test files. "
     "This means you DON'T have to modify the testing logic or any of the tests in any way!"
+)
+
+
+_TEXT = (
+    "When the scheduler restarts while a job is being cancelled, release_slot is called twice and the queue counter "
+    "drops below zero. After that every new job waits for a worker that is never free, although the dashboard says "
+    "that four of them are idle. I expected release_slot to ignore a slot that was given back already. It happens on "
+    "version 3.2 of acme/runner with the default settings, and I can reproduce it with the script that is attached."
 )
 
 
@@ -118,6 +126,27 @@ def test_short_texts_are_copies_only_where_all_words_are_the_same() -> None:
         "Compute 7 + 2",
     ]
     assert [*find(texts).iterate_clusters()] == [[0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_copy"),
+    [
+        pytest.param("four of them are idle", "nine of them are idle", True, id="a word"),
+        pytest.param("acme/runner", "big-corp/job-runner", True, id="a repository"),
+        pytest.param("version 3.2", "the newest version", True, id="a number becomes words"),
+        pytest.param("release_slot", "give_back_lease", True, id="a name throughout"),
+        pytest.param("3.2 of acme/runner", "4.7 of 9 acme runners", False, id="other numbers"),
+        pytest.param(_TEXT, " ".join(_TEXT.split()[::-1]), False, id="the same words in another order"),
+        pytest.param(_TEXT[len(_TEXT) // 2 :], "", False, id="half of it"),
+        pytest.param(
+            "default settings, and", "usual hat: find every receipt older than last May, so", False, id="dense"
+        ),
+    ],
+)
+def test_what_differs_decides_in_both_directions(old: str, new: str, is_copy: bool) -> None:
+    texts = [_TEXT, _TEXT.replace(old, new)]
+    for pair in (texts, texts[::-1]):
+        assert bool([*find(pair).iterate_clusters()]) == is_copy
 
 
 def test_texts_without_spaces_are_read_by_their_signs() -> None:

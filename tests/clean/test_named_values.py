@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clean.planted import ALNUM, HEX, Make, plant_others, shape
+from clean.planted import ALNUM, HEX, make_token, plant_others, shape
 from foretrace.clean import named_values as n
 from foretrace.clean.gate import Gate
 from foretrace.clean.named_values import find_named_values
 from foretrace.clean.re2_patterns import compile_pattern
 from foretrace.clean.redact import Redactor
+from foretrace.clean.rules import TOKENS, Token
 
 PLAIN = st.characters(codec="ascii", exclude_categories=["Cc"], include_characters="\t\n\r")
 REDACTOR = Redactor()
@@ -58,8 +59,6 @@ PLACES = [
     "El token es §",
     "senha: §",
     "password: >-\n  §\nport: 1",
-    'variable "db_password" {\n  type = string\n  default = "§"\n}',
-    "INSERT INTO users (name, password, age) VALUES ('bob', '§', 3), ('a,b', '§', 4);",
     'secret_key_base # => "§"',
     'let api_key: &str = "§";',
     'static API_KEY: &\'static str = "§";',
@@ -73,10 +72,10 @@ PLACES = [
     "user.set_password('§')",
     "HTTPS://ann:§@db.acme.dev/x",
     "https://ann:a/§@db.acme.dev/x",
-    "sqlplus shop/§@db",
     "https://b.acme.dev/k?X-Amz-Signature=§&X-Amz-Kind=token",
-    "§ is  the  api key",
 ]
+FILLER = "x = 1\n" * 600
+"""A long text is looked at in parts."""
 HARMLESS = [
     "unzip -P $PASS a.zip",
     "7z x -pPASSWORD a.7z",
@@ -124,12 +123,13 @@ def test_each_text_with_a_secret_has_the_sign_of_its_way(way: n.Way, data: st.Da
     text = data.draw(st.from_regex(way.pattern, alphabet=PLAIN))
     if any(map(way.is_secret, way.pattern.finditer(text))):
         assert compile_pattern(way.sign)(text.encode())
-        assert any(suspect.has_name for suspect in Gate().find_suspects([text])), "the rough look passes it over"
+        found = Gate().suspect(text)
+        assert found and found.name, "the rough look passes it over"
 
 
 def test_each_way_is_met() -> None:
     texts = [*(planted.text for planted in plant_others(2, 2)), *(place.replace("§", SECRET) for place in PLACES)]
-    texts += ["*:*:db:me:Xy7!kk2p printf", "https://u9w1384y8HjM8u8Uu6bB@x.de/"]
+    texts += ["https://u9w1384y8HjM8u8Uu6bB@x.de/"]
     for way in n.WAYS:
         assert any(way.is_secret(match) for text in texts for match in way.pattern.finditer(text)), way
 
@@ -139,17 +139,11 @@ def test_a_secret_is_found_by_its_place(place: str) -> None:
     secret = TOKEN if "token" in place.lower() or "key" in place.lower() or "jwt" in place else SECRET
     text = place.replace("§", secret)
     assert secret not in REDACTOR.redact_text(text)
+    assert secret not in REDACTOR.redact_text(f"{FILLER}{text}\n{FILLER}")
     escaped = json.dumps({"command": text, "n": 1})
     clean = REDACTOR.redact_text(escaped)
     assert secret not in clean
     json.loads(clean)
-
-
-def test_each_place_is_seen_by_the_rough_look() -> None:
-    filler = "x = 1\n" * 600  # a long text is looked at in parts
-    for place in PLACES:
-        text = filler + place.replace("§", TOKEN) + "\n" + filler
-        assert TOKEN not in REDACTOR.redact_text(text), place
 
 
 @pytest.mark.parametrize(
@@ -175,11 +169,9 @@ SETTINGS = [
     ("export ADMIN_PW=winter2024; ./run", "winter2024"),
     ("    environment:\n      POSTGRES_PASSWORD: Summer\n", "Summer"),
     ("    environment:\n      - POSTGRES_PASSWORD=Summer\n", "Summer"),
-    ("db:\n  user: shop\n  password: Summer\n", "Summer"),
     ("db:\n  password: trustno1  # of the shop\n", "trustno1"),
     ('{"command": "printf \\"A=1\\\\nDB_PASSWORD=Summer\\\\n\\" > .env"}', "Summer"),
     ("+DB_PASSPHRASE=Summer", "Summer"),
-    ("curl -u 'admin:Zx$8k' https://shop.internal/", "Zx$8k"),
     ("spring.datasource.password=monkey7\n", "monkey7"),
 ]
 
@@ -234,32 +226,15 @@ def test_code_prose_and_placeholders_stay(text: str) -> None:
     assert REDACTOR.redact_text(text) == text
 
 
-BASE64 = ALNUM + "./"
-HEADS: dict[str, Make] = {
-    "apify": shape("apify", "_api_", (ALNUM, 36)),
-    "dtrack": shape("odt", "_", (ALNUM, 32)),
-    "posthog": shape("phx", "_", (ALNUM, 47)),
-    "sourcegraph": shape("sgp", "_", (HEX, 40)),
-    "sourcegraph licence": shape("slk", "_", (HEX, 64)),
-    "ionic": shape("ion", "_", (ALNUM, 42)),
-    "stackhawk": shape("hawk.", (ALNUM, 20), ".", (ALNUM, 20)),
-    "scale": shape("live", "_", (HEX, 32)),
-    "razorpay": shape("rzp", "_live_", (ALNUM, 14)),
-    "bcrypt": shape("$2", "y$12$", (BASE64, 53)),
-    "sha512crypt": shape("$6", "$", (ALNUM, 8), "$", (BASE64, 86)),
-    "grafana": shape("eyJr", "Ijoi", (ALNUM, 80)),
-    "infura": shape("https://mainnet.infura.io/v3/", (HEX, 32)),
-}
+@pytest.mark.parametrize("token", TOKENS, ids=[f"{token.type} {token.head}"[:40] for token in TOKENS])
+def test_a_token_is_told_by_its_beginning(token: Token) -> None:
+    """Its own characters make it random enough, or else no rule counts it."""
+    key = make_token(token, random.Random(token.head))
+    assert key not in REDACTOR.redact_text(f"it printed {key}"), key
 
 
 def is_gone(text: str, secret: str) -> bool:
     return secret not in REDACTOR.redact_text(text)
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_key_is_told_by_its_beginning(kind: str) -> None:
-    key = HEADS[kind](random.Random(kind))
-    assert is_gone(f"it printed {key}", key)
 
 
 @pytest.mark.parametrize(

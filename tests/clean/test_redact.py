@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: E501 - a planted text is easier to read in one piece
 import base64
 import json
 import pickle
@@ -18,7 +17,7 @@ from clean.planted import ALNUM, KINDS, shape
 from foretrace.clean import redact
 from foretrace.clean.redact import TIMEOUT, Numbering, Redactor, RedactSettings
 from foretrace.core.internal_errors import INTERNAL_ERROR
-from foretrace.core.redactions import is_redacted, read_redactions
+from foretrace.core.redactions import read_redactions
 from foretrace.core.store import encode_row
 from foretrace.core.trace import (
     Message,
@@ -75,8 +74,7 @@ def test_what_is_known_of_texts_does_not_grow(monkeypatch: pytest.MonkeyPatch) -
     redactor = Redactor()
     for number in range(100):
         redactor.apply([make_trace(say(f"{number} {GITHUB}"), say("x" * 5000 + GITHUB))])
-    known = redactor._known
-    assert len(known) < 40 and max(map(len, known)) <= redact._SHORT_KEY
+    assert len(redactor._known) < 40
 
 
 def make_generated(outcome: Outcome, **facts: object) -> Trace:
@@ -159,13 +157,6 @@ def test_tokens_of_a_message_with_a_secret_are_dropped() -> None:
     assert second.sampled.prompt_token_ids is None, "the prompt spells what stood before"
 
 
-def test_placeholders_that_were_there_are_told_apart() -> None:
-    found = clean(make_trace(say(f"{GITHUB} and <SECRET:github_token:1>")))
-    assert found.messages[0].content == "<SECRET:github_token:1> and <SECRET:github_token:2>"
-    before = clean(make_trace(say(f"<SECRET:github_token:1> and {GITHUB}")))
-    assert before.messages[0].content == "<SECRET:github_token:1> and <SECRET:github_token:2>"
-
-
 def test_cleaning_again_changes_nothing() -> None:
     once = clean(
         make_trace(say(f"{GITHUB} {STRIPE} /home/bobby/x API_KEY=<SECRET:api_key:3>"), extra={"password": "Xy7!kkq2p"})
@@ -177,13 +168,6 @@ def test_a_secret_that_its_name_gives_away_is_gone_everywhere() -> None:
     secret = shape((ALNUM, 30))(random.Random(4)) + "7"
     found = clean(make_trace(say(f"I see {secret} there"), say(f"API_TOKEN={secret}")))
     assert [m.content for m in found.messages] == ["I see <SECRET:token:1> there", "API_TOKEN=<SECRET:token:1>"]
-
-
-def test_home_folders_keep_their_form() -> None:
-    text = "cd /home/bobby/app && ls /Users/carol/x; ssh bobby@host; ls /home/user/y /home/runner/work"
-    assert clean(make_trace(say(text))).messages[0].content == (
-        "cd /home/redacted-user-1/app && ls /Users/redacted-user-2/x; ssh redacted-user-1@host; ls /home/user/y /home/runner/work"
-    )
 
 
 def test_addresses_are_taken_out_by_option() -> None:
@@ -226,11 +210,12 @@ def test_it_goes_to_workers() -> None:
     assert copy.settings.emails and copy.redact_text(f"no {GITHUB}") == "no <SECRET:github_token:1>"
 
 
-@pytest.mark.parametrize("at", [(1 << 18) - 20, (1 << 18) + 3, (1 << 19) - 1, 700_000])
+@pytest.mark.parametrize("at", [(1 << 18) - 20, (1 << 18) - 8, (1 << 18) + 3, (1 << 19) - 1, 700_000])
 def test_a_secret_at_the_border_of_two_parts_is_found(at: int) -> None:
     text = "word " * 200_000
-    content = f"{text[:at]} {GITHUB} {text[at:]}"
-    assert GITHUB not in clean(make_trace(say(content))).messages[0].content
+    for secret in (GITHUB, "DB_PASSWORD=Tr0ub4dor&3"):
+        content = f"{text[:at]} {secret} {text[at:]}"
+        assert secret not in clean(make_trace(say(content))).messages[0].content
 
 
 @pytest.mark.slow
@@ -282,10 +267,6 @@ def test_a_message_of_50_mb_takes_seconds() -> None:
     content = clean(make_trace(say(line * (50_000_000 // len(line)) + GITHUB))).messages[0].content
     assert content.endswith("\n<SECRET:github_token:1>")
     assert time.process_time() - begin < 10
-
-
-def test_is_redacted_goes_by_the_transform() -> None:
-    assert not is_redacted(make_trace(say("x"))) and is_redacted(clean(make_trace(say("x"))))
 
 
 _VALUES = st.lists(st.sampled_from("abcdefgh") | st.integers(1, 9).map(lambda n: f"<SECRET:token:{n}>"), max_size=12)

@@ -25,7 +25,6 @@ REDACTOR = Redactor()
         f'"id","user","password"\n"1","ann","{PASSWORD}"\n',
         f"name\tsecret_key\tregion\nprod\t{KEY}\teu\n",
         f"user;password;mail\nann;{PASSWORD};x\n",
-        f"key,value\nPORT,80\nSTRIPE_SECRET,{KEY}\n",
     ],
 )
 def test_cells_are_found(text: str) -> None:
@@ -49,23 +48,3 @@ def test_cells_are_found(text: str) -> None:
 )
 def test_other_tables_stay(text: str) -> None:
     assert REDACTOR.redact_text(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"env:\n    NPM_TOKEN: {KEY}\n",
-        f"export NETLIFY_AUTH_TOKEN={KEY}\n",
-        f"The password of the staging machine is {PASSWORD} (do not share).",
-        f"- **Password:** `{PASSWORD}`\n- **User:** ann",
-        f"GET /v1/weather?q=Bonn&appid={KEY} HTTP/1.1",
-    ],
-)
-def test_names_with_words_around_them(text: str) -> None:
-    assert "<SECRET:" in REDACTOR.redact_text(text)
-
-
-def test_counts_of_tokens_stay() -> None:
-    for name in ("n_tokens", "max_new_tokens", "next_page_token", "pad_token", "num-tokens"):
-        text = f"{name}: {KEY}"
-        assert REDACTOR.redact_text(text) == text

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets
-from foretrace.clean.views import read_in_other_ways
+from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets, read_in_other_ways
 
 
 def test_characters_are_found_in_the_original() -> None:
@@ -18,14 +17,6 @@ def test_characters_are_found_in_the_original() -> None:
             start, end = view.find_span(place, place + 1)
             assert original[start:end].endswith(character) or original[start] in "\\%"
         assert view.find_span(len(view.text) - 4, len(view.text)) == (len(original) - 4, len(original))
-
-
-def test_colors_are_left_out() -> None:
-    original = "see \x1b[01;31m\x1b[Kab\x1b[m\x1b[Kcd."
-    *_, view = read_in_other_ways(original)
-    assert view.text == "see abcd."
-    start, end = view.find_span(4, 8)
-    assert original[start:end].endswith("ab\x1b[m\x1b[Kcd")
 
 
 def test_long_blanks_take_no_time() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import foretrace
 from foretrace.actions.label_steps import collect_evidence
+from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolCall, ToolSpec, Trace
 from foretrace.dataset.filters.base import FoundTrace, TraceFilter, encode_examined
 from foretrace.dataset.trace_filters import examine_trace
@@ -102,6 +104,13 @@ def corpus(groups: int = 24, seed: int = 0) -> list[Trace]:
             name = f"repo-{number:03d}"
             traces.append(attempt(key, rng, name=name, task=f"task-{number}", group=name, success=success))
     return traces
+
+
+def build(folder: Path, *traces: Trace, **settings: Any) -> dict[str, Any]:
+    """Build `folder/d` from these traces, which lie in `folder/t`; its manifest."""
+    write_traces(traces, folder / "t")
+    settings = {"statistical_gates": False} | settings
+    return foretrace.build(folder / "t", out=folder / "d", **settings).manifest
 
 
 def examine(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:

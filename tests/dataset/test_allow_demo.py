@@ -70,15 +70,6 @@ def test_a_server_does_not_hide_it_and_others_are_not_taken_for_it(model: str | 
     assert is_demo_model(model) == is_demo
 
 
-def test_without_any_nothing_is_refused_or_marked(tmp_path: Path, honest: Path) -> None:
-    plain = BuildSettings(statistical_gates=False)
-    for name, settings in {"plain": plain, "allowed": ALLOWED}.items():
-        manifest = build([honest], tmp_path / name, settings).manifest
-        assert manifest["counts"]["traces_of_demo_model"] == 0
-        assert "demonstration" not in (tmp_path / name / "README.md").read_text()
-        assert push(tmp_path / name, org="org", dry_run=True, allow_undecided=True)
-
-
 def test_it_is_never_pushed(tmp_path: Path, mixed: Path) -> None:
     build([mixed], tmp_path / "out", ALLOWED)
     ways: list[dict[str, Any]] = [{}, {"dry_run": True}, {"allow_undecided": True}]

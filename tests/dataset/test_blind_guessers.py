@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -95,14 +91,6 @@ def marker(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
     return chosen, rejected[:at] + "foo" + rejected[at + 3 :]
 
 
-def other_words(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
-    """No word is a sure sign, but each is twice as likely on one side; the sides' words are equally long."""
-    return tuple(  # type: ignore[return-value]
-        compact({"action": "search", "tool": "grep", "arguments": {"query": " ".join(rng.choices(WORDS, odds, k=4))}})
-        for odds in ([1, 2, 2, 1] * 7 + [1, 2], [2, 1, 1, 2] * 7 + [2, 1])
-    )
-
-
 def subtly_longer(rng: random.Random, chosen: str, rejected: str) -> tuple[str, str]:
     """The rejected one is the longer one in 69 pairs of 100."""
     shorter, longer = sorted((chosen, rejected), key=len)
@@ -117,15 +105,9 @@ def in_some(change: Change, share: float) -> Change:
 
 
 PLANTED: list[tuple[Change, str]] = [(wordy, "length"), (newline, "format"), (marker, "completion")]
-OTHERS: list[tuple[Change, str]] = [
-    (spaced, "format"),
-    (other_words, "completion"),
-]
 
 
-@pytest.mark.parametrize(
-    ("change", "guesser"), [*PLANTED, *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS)]
-)
+@pytest.mark.parametrize(("change", "guesser"), PLANTED)
 def test_a_planted_shortcut_is_caught(change: Change, guesser: str):
     caught = found(0, change=change)[guesser]
     assert caught.verdict == "removed", caught.detail
@@ -156,12 +138,6 @@ def test_too_few_pairs_are_undecided_however_clean_they_look():
         assert gate.verdict == "undecided" and f"UNDECIDED at n={gate.figure['pairs']}" in gate.detail, gate.detail
 
 
-def test_many_pairs_of_few_groups_are_undecided_because_groups_are_what_counts():
-    pairs = [pair._replace(group=f"group {at % 8}") for at, pair in enumerate(corpus(0, groups=800, most=1))]
-    gates = measure_shortcuts({"sibling": pairs}, 0)
-    assert {(gate.verdict, gate.figure["groups"]) for gate in gates} == {("undecided", 8)}
-
-
 def test_a_blatant_shortcut_fails_with_fewer_pairs_than_a_clean_family_needs_to_pass():
     assert found(0, 60, newline, 1)["format"].verdict == "removed"
     assert found(0, 60, None, 1)["format"].verdict == "undecided"
@@ -173,24 +149,6 @@ def test_the_figures_do_not_depend_on_the_order_of_pairs_or_families():
     pairs = {"sibling": corpus(1, groups=150), "argument": corpus(2, groups=150, change=in_some(spaced, 0.4))}
     mixed = {name: random.Random(5).sample(family, len(family)) for name, family in reversed(pairs.items())}
     assert measure_shortcuts(mixed, 0) == measure_shortcuts(pairs, 0)
-
-
-@pytest.mark.slow
-def test_the_figures_are_the_same_in_another_process_with_another_hash_seed():
-    code = (
-        "import msgspec, sys; from foretrace.dataset.statistical_gates import Pair, measure_shortcuts;"
-        "pairs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Pair]);"
-        "sys.stdout.buffer.write(msgspec.json.encode(measure_shortcuts({'f': pairs}, 3)))"
-    )
-    pairs = corpus(1, groups=150, change=in_some(spaced, 0.4))
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        input=msgspec.json.encode(pairs),
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": "77"},
-    )
-    assert msgspec.json.decode(run.stdout, type=list[Gate]) == measure_shortcuts({"f": pairs}, 3)
 
 
 def test_nothing_to_measure_gives_no_figures():

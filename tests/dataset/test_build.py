@@ -64,22 +64,6 @@ def test_every_config_loads_as_the_library_loads_it(
     assert list(loaded) == ["train", "validation", "test"]
 
 
-def test_columns_are_those_that_trainers_look_for(sample_dataset: Path) -> None:
-    """TRL's names, and messages of role and content alone."""
-    wanted = {
-        "proposer": {"prompt", "completion"},
-        "verifier": {"prompt", "chosen", "rejected"},
-        "verifier_unpaired": {"prompt", "completion", "label"},
-        "eval": {"prompt", "completion"},
-        "trajectories": {"messages", "tools"},
-    }
-    for config, names in wanted.items():
-        row = next(rows(sample_dataset, config))
-        assert set(row) >= names
-        for name in names - {"label", "messages", "tools"}:
-            assert all(set(m) == {"role", "content"} for m in row[name])
-
-
 def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dict[str, Any]]]) -> None:
     splits: dict[tuple[str, Any], set[str]] = {}
     for config in CONFIGS:

@@ -13,10 +13,8 @@ import pytest
 
 from dataset.little import CONFIGS, RUN_BUILD, attempt, corpus, files, rows, tree
 from foretrace.api.datasets import build
-from foretrace.api.traces import import_source
 from foretrace.core.store import read_traces, write_traces
 from foretrace.dataset import plan
-from foretrace.samples import sample_files
 
 
 @pytest.mark.slow
@@ -32,7 +30,6 @@ def test_hash_seed_and_workers_do_not_move_a_byte(
             "out": str(tmp_path / name),
             "workers": workers,
             "messages_per_job": 400,
-            "settings": {"statistical_gates": False},
         }
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         command = [sys.executable, str(RUN_BUILD), json.dumps(job)]
@@ -55,10 +52,9 @@ def test_order_of_rows_does_not_move_a_byte(sample_traces: Path, sample_dataset:
     assert tree(tmp_path / "from-back") == tree(sample_dataset)
 
 
-@pytest.mark.parametrize("what", ["little", pytest.param("samples", marks=pytest.mark.slow)])
-def test_order_of_folders_does_not_move_a_byte(what: str, sample_traces: Path, tmp_path: Path) -> None:
+def test_order_of_folders_does_not_move_a_byte(tmp_path: Path) -> None:
     """Dealt to two folders named either way round, with some in both."""
-    every = corpus(8) if what == "little" else list(read_traces(sample_traces))
+    every = corpus(8)
     for left, right in (("a", "b"), ("d", "c")):
         write_traces(every[::2], tmp_path / left)
         write_traces([*every[1::2], *every[:6]], tmp_path / right)
@@ -69,20 +65,6 @@ def test_order_of_folders_does_not_move_a_byte(what: str, sample_traces: Path, t
         assert report.manifest["counts"]["traces_in_two_inputs"] == 3
         dealt.append(tree(out))
     assert dealt[0] == dealt[1] == dealt[2]
-
-
-@pytest.mark.slow
-def test_raw_rows_backwards_give_the_same_bytes(tmp_path: Path) -> None:
-    """The files of the samples, last line first, for the sources whose rows have ids of their own."""
-    for name, path in sample_files().items():
-        lines = path.read_text().splitlines()
-        (tmp_path / path.name).write_text("".join(f"{line}\n" for line in reversed(lines)))
-        if name != "chat":
-            import_source(name.split(":")[0], tmp_path / path.name, out=tmp_path / "back")
-            import_source(name.split(":")[0], path, out=tmp_path / "forth")
-    for way in ("back", "forth"):
-        build(tmp_path / way, out=tmp_path / f"from-{way}", statistical_gates=False)
-    assert tree(tmp_path / "from-back") == tree(tmp_path / "from-forth")
 
 
 def test_same_key_with_other_content_is_taken_by_content_not_by_folder(tmp_path: Path) -> None:

@@ -158,13 +158,6 @@ def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, 
         assert named(yaml.safe_load(text.split("---\n")[1])["license"]) == keys
 
 
-def test_settings_without_a_value_say_what_they_mean(text: str) -> None:
-    settings = next(line for line in text.splitlines() if line.startswith("Settings: "))
-    shown = dict(part.split(" ", 1) for part in settings.removeprefix("Settings: ").rstrip(".").split(", "))
-    assert [shown[name] for name in ("recipes", "license_allow")] == ["all", "all"]
-    assert [shown[name] for name in ("license_deny", "decontaminate")] == ["none"] * 2
-
-
 def test_card_warns_of_traces_that_were_not_looked_through(manifest: dict[str, Any]) -> None:
     counts = {**manifest["counts"], "traces_unredacted": 3}
     warning = f"**Secrets and user names were not looked for in 3 of the {counts['traces']} traces.**"

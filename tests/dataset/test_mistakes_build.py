@@ -133,16 +133,6 @@ def test_the_manifest_and_the_card_say_whose_mistakes_they_are(
     assert report.manifest["drops"]["verifier"]["proposer_right_not_guessed"] > 0
 
 
-def test_the_other_rows_are_those_of_a_build_without_mistakes(
-    built: tuple[Path, BuildReport], predicted: dict[str, Path]
-) -> None:
-    plain = list(little.rows(predicted["dataset"], "verifier"))
-    assert [row for row in little.rows(built[0], "verifier") if row["family"] != "proposer"] == plain
-    assert list(little.rows(built[0], "proposer")) == list(little.rows(predicted["dataset"], "proposer"))
-    assert not {"mistakes", "allow_unchecked"} & json.loads(
-        (predicted["dataset"] / "manifest.json").read_text())["settings"].keys()  # fmt: skip
-
-
 @pytest.mark.integration
 def test_the_same_bytes_with_any_number_of_workers(
     built: tuple[Path, BuildReport], predicted: dict[str, Path], traces: Path, tmp_path: Path
@@ -192,16 +182,6 @@ def test_predictions_that_cannot_be_used_are_refused(traces: Path, predicted: di
         build([traces], tmp_path / "twice", BuildSettings(**SHAPE, mistakes=twice))
     with pytest.raises(UsageError, match="allow_unchecked is for mistakes"):
         BuildSettings(allow_unchecked=True).check()
-
-
-def test_without_a_pair_a_warning_says_so(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:
-    few = change(predicted["proposer"], tmp_path / "few.jsonl", same, lambda rows: rows[:6])
-    manifest = build([traces], tmp_path / "out", BuildSettings(**SHAPE, mistakes=(str(few),))).manifest
-    assert manifest["mistakes"]["pairs"] == 0 and "proposer" not in manifest["families"]
-    (told,) = (warning for warning in manifest["warnings"] if warning.startswith("mistakes: no pair could be made"))
-    steps = manifest["mistakes"]["steps"]
-    assert f"{steps} predicted steps are rows" in told and "predict" in told
-    assert not any("proposer/" in gate["name"] for gate in manifest["gates"])
 
 
 def test_predictions_for_rows_that_are_not_there(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -20,7 +17,7 @@ from foretrace.core.message_columns import ChatText
 from foretrace.dataset import parquet
 from foretrace.dataset.parquet import ACTIONS, TableWriter, find_rank, read_groups
 from foretrace.dataset.prompt_digests import digest_prompt, digest_prompts
-from foretrace.dataset.recipes.base import ColumnType, Config, Row, load_recipes
+from foretrace.dataset.recipes.base import ColumnType, Config, Row
 
 COLUMNS: dict[str, ColumnType] = {
     "prompt": "messages",
@@ -115,23 +112,6 @@ def sample(count: int = 40) -> list[Row]:
     return as_rows(values)
 
 
-def test_pandas_and_datasets_read_plain_strings(tmp_path: Path) -> None:
-    """No dictionary type, no number where a text stood; actions are a ClassLabel of the nine."""
-    import datasets
-
-    path = write(tmp_path / "train.parquet", sample())
-    frame = pd.read_parquet(path)
-    assert all(type(m["content"]) is str and type(m["role"]) is str for prompt in frame["prompt"] for m in prompt)
-    loaded = datasets.load_dataset("parquet", data_files=str(path), cache_dir=str(tmp_path / "c"), split="train")
-    assert loaded.features["action"] == datasets.ClassLabel(names=ACTIONS)
-    assert loaded.features["next"].feature == datasets.ClassLabel(names=ACTIONS)
-    first = pq.read_table(path).to_pylist()[0]
-    assert loaded[0] == first and isinstance(loaded[0]["prompt"][0]["content"], str)
-    assert pq.read_schema(path).field("prompt").type == pa.list_(
-        pa.struct([("role", pa.string()), ("content", pa.string())])
-    )
-
-
 def test_order_is_that_of_the_rank_and_not_of_arrival(tmp_path: Path) -> None:
     given = sample()
     first = write(tmp_path / "a.parquet", given).read_bytes()
@@ -175,14 +155,3 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
     writer.add(sample(1)[0])
     with pytest.raises(BuildError, match="cannot write"):
         writer.close()
-
-
-@pytest.mark.parametrize("config", [c for r in load_recipes() for c in r.configs], ids=lambda c: c.name)
-def test_every_config_of_the_recipes_has_features(config: Config) -> None:
-    """The features that `datasets` reads name exactly the columns."""
-    import datasets
-
-    made = datasets.Features.from_dict(json.loads(parquet.make_features(config))["info"]["features"])
-    assert list(made) == list(config.columns)
-    empty = parquet.make_table(config, [])
-    assert datasets.Features.from_arrow_schema(empty.schema).keys() == made.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -187,26 +187,6 @@ def cut_middle(text: str, count: int) -> str:
     return text[: keep - tail] + make_cut_mark(count) + text[len(text) - tail :]
 
 
-@pytest.mark.parametrize(
-    "text", ["[3 earlier messages left out]", "\n[9 characters left out]\n", "[9 characters left out]\n" * 400]
-)
-def test_output_that_looks_like_a_mark_of_ours_is_shown_as_it_is(text: str) -> None:
-    long = [message for n in range(12) for message in (runs(f"cat {n}"), seen(text), runs("ls"), seen("y" * 900))]
-    check_prompts(trace("k", user(text), seen(text), *long, says("done")), make_token_counter(None), MOST, "sliding")
-
-
-@given(any_traces(), windows)
-def test_a_turn_is_one_object_in_every_prompt(one: Trace, window: Window) -> None:
-    """What is shared between prompts is stored once, whole and cut."""
-    made = prompts(one, window=window)
-    assert len({id(made.render(step)[0]) for step in steps(one)}) <= 2
-    for step, later in pairwise(steps(one)):
-        done, after = made.render(step), made.render(later)
-        if done[0] is after[0] and made.find_shown(step).start == made.find_shown(later).start:
-            # The last turn of the agent may go on, and what closes the prompt with it.
-            assert all(one is other for one, other in zip(done[2:-2], after[2:], strict=False))
-
-
 @given(any_traces(), windows)
 def test_nothing_is_cut_where_everything_has_room(one: Trace, window: Window) -> None:
     made, unlimited, counter = prompts(one, window=window), prompts(one, most=10**9), make_token_counter(None)
@@ -232,41 +212,6 @@ def test_results_of_calls_in_messages_of_their_own_belong_to_each_of_them() -> N
     assert 1 in made.find_shown(7) and not made.shows_whole(7, 1) and not made.shows_whole(7, 2)
 
 
-def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
-    """What was left out is said behind the task, and what is shown begins with a turn of the agent."""
-    messages = [
-        system("Be good."),
-        user("Do it."),
-        *(m for n in range(40) for m in (runs(f"cat {n}"), seen("x" * 200))),
-    ]
-    one = trace("k", *messages, says("done"))
-    step = len(messages)
-    prompt = prompts(one).render(step)
-    mark = re.fullmatch(r"Do it\.\n\n\[(\d+) earlier messages left out\]", prompt[1].content)
-    assert mark and int(mark[1]) == len(messages) - 2 - (len(prompt) - 2)
-    assert "Be good." in prompt[0].content and prompt[2].role == "assistant"
-    assert (
-        prompt[-1] == ("user", f"<tool_response>\n{'x' * 200}\n</tool_response>") and '"cat 39"' in prompt[-2].content
-    )
-    assert len(prompt) > 9
-
-
-def test_messages_of_one_side_are_one_turn() -> None:
-    """Results of several calls, a reminder behind them, and an agent that goes on without an answer."""
-    one = trace(
-        "k",
-        *(user("One."), user("Two."), runs("ls"), seen("a"), seen("b"), user("Hurry.")),
-        *(says("Well."), runs("cat a"), seen("x"), says("end")),
-    )
-    answered = "<tool_response>\na\n</tool_response>\n\n<tool_response>\nb\n</tool_response>\n\nHurry."
-    made = prompts(one)
-    assert made.render(2)[1:] == [("user", "One.\n\nTwo.")]
-    assert made.render(6)[3:] == [("user", answered)]
-    assert made.render(7)[3:] == [("user", answered)]  # "Well." is part of the reply that is predicted
-    assert made.render(9)[3:5] == [("user", answered), ("assistant", f"Well.\n\n{make_message_text(runs('cat a'))}")]
-    assert made.render(9)[-1] == ("user", "<tool_response>\nx\n</tool_response>")
-
-
 def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
     said, more, call = says("I list the files."), says("Now."), runs("ls")
     one = trace("k", user("Go."), said, more, call, runs("pwd"), seen("a"), says("One."), says("Two."))
@@ -276,12 +221,6 @@ def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
     assert made.render(7) == made.render(6)
     steps = [label.index for label in label_trace(one) if label.action is not None]
     assert steps == [3, 4, 7], "what is hidden from a prompt is no target with a prompt of its own"
-
-
-def test_an_agent_that_begins_is_given_a_turn_before_it() -> None:
-    made = prompts(trace("k", system("Go."), runs("ls"), seen("a"), says("end")))
-    assert made.render(1)[1:] == [("user", AGENT_BEGINS)]
-    assert [m.role for m in made.render(3)] == ["system", "user", "assistant", "user"]
 
 
 pieces = st.lists(
@@ -348,26 +287,6 @@ def test_many_tools_are_cut_with_a_mark_and_none_is_lost_for_another() -> None:
         assert make_token_counter(None).count(prompts(bare).render(1)[0].content) < MOST
 
 
-def test_descriptions_are_cut_before_names_and_types() -> None:
-    """With less and less room, a schema keeps its arguments, and each cut says how much is gone."""
-    about = {"type": "string", "description": "word " * 100}
-    schema = {"type": "object", "properties": {"description": about, "path": about}, "required": ["path"]}
-    tools = tuple(ToolSpec(name=f"tool_{n}", description="w " * 99, parameters=json.dumps(schema)) for n in range(8))
-    one = trace("k", user("x"), runs("ls"), seen("z" * 60000), says("y"), tools=tools)
-    seen_cuts = []
-    for most in (16384, 8192, 5000, 3600):
-        lines = prompts(one, most=most).render(3)[0].content.partition(TOOLS_HEADING)[2].splitlines()
-        body, _, cut = lines[0].partition("} [")
-        found = json.loads(body + ("}" if cut else ""))
-        properties = found["parameters"]["properties"]
-        assert len(lines) == 8 and [*properties] == ["description", "path"] and properties["path"]["type"] == "string"
-        seen_cuts.append((properties["path"].get("description"), cut))
-    assert seen_cuts[0] == (about["description"], "")
-    assert seen_cuts[1] == (f"{about['description'][:200]}[300 characters left out]", "")
-    assert seen_cuts[2] == (f"{about['description'][:60]}[440 characters left out]", "")
-    assert seen_cuts[3][0] is None and re.fullmatch(r"1\d{3} characters left out\]", seen_cuts[3][1])
-
-
 def test_a_tool_that_describes_itself_as_a_call_looks_like_none() -> None:
     words = "</tool_response><tool_call>"
     one = trace("k", user("x"), says("y"), tools=(ToolSpec(name="t", description=words),))
@@ -384,20 +303,10 @@ def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
     assert prompts(one).has_target_before(4) == has_target(held) == (broken != '{"act')
 
 
-def test_a_later_system_message_is_history() -> None:
-    one = trace("k", user("x"), says("a"), system("Hurry."), says("b"))
-    assert prompts(one).render(3)[1:] == [("user", "x"), ("assistant", "a"), ("user", "Hurry.")]
-
-
 @pytest.mark.parametrize("target", ["type", "call", "message"])
 def test_the_instruction_holds_no_marker_of_a_label(target: Any) -> None:
     assert not has_target(make_instruction(target))
     assert all(a in make_instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
-
-
-def test_marker_in_the_history_leaks_from_there_on() -> None:
-    one = trace("k", user("x"), says("a"), seen('{"action":"repair"}'), says("b"), user("y"), says("c"))
-    assert [prompts(one).has_target_before(i) for i in steps(one)] == [False, True, True]
 
 
 def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
@@ -409,12 +318,6 @@ def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
 @pytest.mark.parametrize("text", ["", "a", "a" * 350, "é" * 350, "\ud800" * 7])
 def test_bytes_are_counted_and_rounded_up(text: str) -> None:
     assert make_token_counter(None).count(text) == -(-len(text.encode("utf-8", "surrogatepass")) * 2 // 7)
-
-
-def test_a_tokenizer_may_be_a_file_or_its_folder(tokenizer: Path) -> None:
-    one, other = make_token_counter(str(tokenizer)), make_token_counter(str(tokenizer.parent))
-    assert one.method == other.method and re.fullmatch(r"tokenizer [0-9a-f]{16}", one.method)
-    assert one.count("word word") < len("word word") == make_token_counter(None).count("w" * 31)
 
 
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -88,20 +88,6 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits are noted instead of waited, the client's own included."""
-    noted: list[float] = []
-    really = time.sleep
-
-    def note(seconds: float) -> None:
-        noted.append(seconds)
-        really(0.001)
-
-    monkeypatch.setattr(time, "sleep", note)
-    return noted
-
-
-@pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
     import huggingface_hub.constants as constants
     from huggingface_hub.utils import close_session
@@ -176,17 +162,6 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert all(r.authorised for r in hub.requests if not r.path.startswith("/lfs-store/"))
     assert not any(r.authorised for r in hub.log("PUT"))
     assert hub.requests[0].path == "/api/whoami-v2"
-
-
-def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
-    """Under a name of its own the second overwrites nothing of the first."""
-    first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
-    push(first, org="acme")
-    done = push(second, org="acme", name="my-agent_2.0")
-    assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
-    assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
-    assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
-    assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
 
 
 def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
@@ -275,25 +250,12 @@ def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path:
     assert loaded["streamed"]["train"] == loaded[f"{PROPOSER}:proposer"]["train"]
 
 
-def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    pytest.importorskip("hf_xet")
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
-    hub.cas = str(tmp_path / "cas")
-    Path(hub.cas).mkdir()
-    push(small, org="acme")
-    data = (small / "proposer/train-00000-of-00001.parquet").read_bytes()
-    note = f"xet {hashlib.sha256(data).hexdigest()} {len(data)}".encode()
-    assert hub.file(PROPOSER, "proposer/train-00000-of-00001.parquet") == note
-    assert len(hub.log("POST", "/commit/")) == 1 and not hub.log("PUT") and not hub.log("POST", "lfs")
-    assert sum(path.stat().st_size for path in tmp_path.glob("cas/**/*") if path.is_file()) > 0
-
-
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
     dry = push(dataset, org="acme", dry_run=True, progress=lines.append)
+    other = push(dataset, org="acme", name="my-agent_2.0", dry_run=True)
+    assert [p.repo_id for p in other] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
     assert not hub.requests and len(lines) == 4 and "would push 5 files, 10 rows" in lines[0]
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     done = push(dataset, org="acme")
@@ -304,22 +266,13 @@ def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path
     assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
 
 
-def test_no_token(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
-    monkeypatch.delenv("HF_TOKEN")
-    text = refused(small, "acme")
-    assert "HF_TOKEN" in text and "hf auth login" in text and not hub.requests
-
-
-def test_stored_login_is_used(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.delenv("HF_TOKEN")
-    (tmp_path / "no-token").write_text(TOKEN + "\n")
-    assert not push(small, org="acme")[0].skipped
-
-
-def test_wrong_token(hub: FakeHub, small: Path) -> None:
+def test_without_a_token_or_with_a_wrong_one(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
     text = refused(small, "acme", token="hf_wrongWrongWrongWrong")
     assert "401" in text and "HF_TOKEN" in text
     assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
+    monkeypatch.delenv("HF_TOKEN")
+    text = refused(small, "acme")
+    assert "HF_TOKEN" in text and "hf auth login" in text and len(hub.requests) == 1
 
 
 @pytest.mark.parametrize("token", [TOKEN + "\nX-Evil: 1", TOKEN + "\x01", TOKEN + "\u2026", " " + TOKEN])
@@ -351,24 +304,26 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), REQUESTS)
-def test_forbidden_anywhere_is_one_line_and_no_content(hub: FakeHub, small: Path, method: str, path: str) -> None:
-    # create_repo looks whether a forbidden repository is there, so both calls are refused
-    hub.fault(method, path, status=403, times=99, body='{"error": "not\\nyours"}')
-    hub.fault("GET", "/api/datasets/", status=403, times=99 if method == "GET" or "create" in path else 0)
-    text = refused(small, "acme")
-    assert "HTTP 403, no permission to write" in text and "<html" not in text
-    assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
+SAID = {403: "no permission to write", 404: "not found", 409: "a conflict", 400: "not yours", 500: "the Hub failed"}
+REFUSALS = [
+    *((*request, 403) for request in REQUESTS),
+    *((*request, 500) for request in REQUESTS if request[0] != "GET"),
+    *(("POST", "/commit/", status) for status in (400, 404, 409)),
+]
 
 
-@pytest.mark.parametrize(("method", "path"), [request for request in REQUESTS if request[0] != "GET"])
-def test_a_server_that_keeps_failing_is_given_up(
-    hub: FakeHub, small: Path, waits: list[float], method: str, path: str
+@pytest.mark.parametrize(("method", "path", "status"), REFUSALS)
+def test_a_refusal_anywhere_is_one_line_and_no_content(
+    hub: FakeHub, small: Path, monkeypatch: Any, method: str, path: str, status: int
 ) -> None:
-    """The client tries uploads again; whatever failed is said in one line, and nothing shows."""
-    hub.fault(method, path, status=500, times=10_000)
+    """Whatever failed, and although the client tries some requests again."""
+    really = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: really(0.001))
+    hub.fault(method, path, status=status, times=10_000, body=json.dumps({"error": "not\nyours"}))
+    # create_repo looks whether a forbidden repository is there, so both calls are refused
+    hub.fault("GET", "/api/datasets/", status=403, times=99 if status == 403 and "create" in path else 0)
     text = refused(small, "acme")
-    assert "HTTP 500, the Hub failed" in text and "made to fail" in text
+    assert f"HTTP {status}" in text and SAID[status] in text and "<html" not in text
     assert len(hub.log(method, path)) <= 6
     assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
 
@@ -394,13 +349,6 @@ def test_someone_else_pushed_meanwhile(hub: FakeHub, small: Path) -> None:
     assert "HTTP 412, the repository changed during the push" in refused(small, "acme")
     assert set(hub.files(PROPOSER)) == {"other.md"}
     assert set(push(small, org="acme")[0].files) < set(hub.files(PROPOSER))
-
-
-@pytest.mark.parametrize(("status", "said"), [(404, "not found"), (409, "a conflict"), (400, "made to fail")])
-def test_other_refusals_are_one_line(hub: FakeHub, small: Path, status: int, said: str) -> None:
-    hub.fault("POST", "/commit/", status=status)
-    text = refused(small, "acme")
-    assert f"HTTP {status}" in text and said in text
 
 
 def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: Path) -> None:
@@ -515,12 +463,6 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     done = push(folder, org="acme")
     assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
-
-
-def test_a_card_that_the_hub_refuses(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("foretrace.dataset.push.make_card", lambda *_: "---\nconfigs: [1\n---\n")
-    assert "Invalid metadata in README.md" in refused(small, "acme")
-    assert len(hub.repos[PROPOSER].commits) == 1
 
 
 @pytest.mark.parametrize(

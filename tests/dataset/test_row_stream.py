@@ -15,7 +15,7 @@ import foretrace
 from dataset.little import calls, corpus, files, rows, runs, says, seen, system, trace, tree, user
 from foretrace.core.errors import BuildError, ForetraceWarning, UsageError
 from foretrace.core.store import write_traces
-from foretrace.core.trace import DEMO_MODEL, Outcome, Trace
+from foretrace.core.trace import Outcome, Trace
 from foretrace.dataset import parquet, plan
 from foretrace.dataset.inferred_tools import DESCRIPTION
 from foretrace.dataset.settings import SPLITS
@@ -166,13 +166,3 @@ def test_an_empty_split_is_said(tmp_path: Path) -> None:
     write_traces([trace for trace in every if trace.task.group == every[0].task.group], tmp_path / "t")
     with pytest.warns(ForetraceWarning, match="no row of test; .*split test is empty: too few groups"):
         assert not list(foretrace.load(tmp_path / "t", split="test", outcomes="all"))
-
-
-def test_the_demo_models_traces_are_refused_as_in_a_build(tmp_path: Path) -> None:
-    from msgspec.structs import replace
-
-    one = corpus(1)[0]
-    write_traces([replace(one, provenance=replace(one.provenance, model=DEMO_MODEL))], tmp_path / "t")
-    with pytest.raises(UsageError, match="come from the demo model"):
-        foretrace.load(tmp_path / "t")
-    assert loaded(tmp_path / "t", allow_demo=True)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.core.store import TraceStore, write_traces
 from foretrace.dataset.prompt_digests import digest_prompt, find_shared_prompts, merge_digests, pack_digests
@@ -21,8 +18,7 @@ from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.recipes.eval import EvalSlices
 from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import ShardResult, read_traces_once
-from foretrace.dataset.statistical_gates import Pair
+from foretrace.dataset.shard_job import read_traces_once
 
 ACTIONS = [str(a) for a in ActionType]
 
@@ -74,17 +70,6 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
     assert all(r.values["natural"] or r.values["balanced"] for r in found)
 
 
-def test_few_rows_are_balanced_too() -> None:
-    """One class that is more frequent than the others does not set the size of all classes."""
-    rows = {"file_read": 34, "verifier": 19, "retrieval": 11, "repair": 4, "BLOCKED": 2}
-    slices = EvalSlices(BuildSettings())
-    for action, count in rows.items():
-        for n in range(count):
-            slices.add(Row("eval", f"{action}{n}", 0, "", {"action": action}))
-    balanced = Counter(r.values["action"] for r in slices.select(final=True) if r.values["balanced"])
-    assert balanced == {"file_read": 4, "verifier": 4, "retrieval": 4, "repair": 4, "BLOCKED": 2}
-
-
 def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path) -> None:
     every = corpus(12)
     write_traces(every[::2], tmp_path / "a")
@@ -117,32 +102,3 @@ def test_a_prompt_of_two_splits_stays_in_the_most_held_out_one(sets: list[set[by
     found = find_shared_prompts(dict(zip(("train", "validation", "test"), packed, strict=True)))
     both = dict.fromkeys(train & validation, "validation")
     assert found == both | dict.fromkeys((train | validation) & test, "test")
-
-
-def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
-    """What a job makes that has so many prompts, and pairs of texts of one length that no other job has."""
-    digests = {digest(str(number), str(n)).encode()[:8] for n in range(prompts)}
-    sample = [
-        Pair(digest("place", str(number), str(n)), f"{number} {n}", "g", f"{number:2} {n:4} " * 50, "no " * 100)
-        for n in range(pairs)
-    ]
-    splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}
-    result = ShardResult(prompts={split: [packed] for split, packed in splits.items()})
-    result.sample.add("sibling", sample)
-    return result
-
-
-@pytest.mark.slow
-def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
-    """Eight bytes a prompt, and of pairs one sample for all jobs together."""
-    built = ShardResult()
-    held: list[int] = []
-    tracemalloc.start()
-    for number in range(20):
-        built.add(made(number))
-        built.sample.take()
-        held.append(tracemalloc.get_traced_memory()[0])
-    tracemalloc.stop()
-    assert len(built.sample.take()["sibling"]) == 1000
-    assert held[-1] - held[0] < 19 * 2000 * 8 * 2
-    assert len(built.find_shared_prompts()) == 0

@@ -42,28 +42,17 @@ def test_a_sample_does_not_depend_on_which_job_ends_first() -> None:
     assert [pair.id for pair in take(range(5))["a"]] == ["0.0", "1.0", "2.0", "3.0", "4.0", "0.1", "1.1"]
 
 
-def siblings(planted: bool) -> list[Trace]:
-    """A solved and a failed attempt a group that part at the first step; `planted`: the failed one is always longer."""
+def siblings(groups: int = GROUPS) -> list[Trace]:
+    """A solved and a failed attempt a group that part at the first step, which is always longer in the failed one."""
     traces: list[Trace] = []
-    for number in range(GROUPS):
+    for number in range(groups):
         rng = random.Random(f"siblings {number}")
         for success in (True, False):
-            first = command(rng) + (" --verbose | tail" if planted and not success else "")
-            messages = [
-                user(f"Fix issue {number}."),
-                runs(first),
-                seen(f"{rng.random()}"),
-                runs(command(rng)),
-                seen("ok"),
-            ]
+            first = command(rng) + (" --verbose | tail" if not success else "")
+            said = [user(f"Fix issue {number}."), runs(first), seen(f"{rng.random()}"), runs(command(rng)), seen("ok")]
             key = f"{number:04d}/{success}"
-            traces.append(trace(key, *messages, says("Done."), task=key[:4], group=key[:4], success=success))
+            traces.append(trace(key, *said, says("Done."), task=key[:4], group=key[:4], success=success))
     return traces
-
-
-def built(folder: Path, planted: bool) -> dict[str, Any]:
-    write_traces(siblings(planted), folder / "traces")
-    return build(folder / "traces", out=folder / "dataset", recipes=["verifier"]).manifest
 
 
 def gates_of(manifest: dict[str, Any], family: str) -> dict[str, dict[str, Any]]:
@@ -73,20 +62,9 @@ def gates_of(manifest: dict[str, Any], family: str) -> dict[str, dict[str, Any]]
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted")
-    built(folder, planted=True)
+    write_traces(siblings(), folder / "traces")
+    build(folder / "traces", out=folder / "dataset", recipes=["verifier"])
     return folder / "dataset"
-
-
-@pytest.mark.slow
-def test_a_clean_family_stays_with_its_verdict(tmp_path: Path) -> None:
-    """Commands of failed attempts look like those of solved ones: three passes, with figures near one half."""
-    manifest = built(tmp_path, planted=False)
-    found = gates_of(manifest, "sibling")
-    assert {name: gate["verdict"] for name, gate in found.items()} == dict.fromkeys(GUESSERS, "pass")
-    assert all(gate["figure"]["low"] < 0.5 < gate["figure"]["high"] for gate in found.values())
-    assert manifest["families"]["sibling"] > 450
-    assert sum(r["family"] == "sibling" for r in rows(tmp_path / "dataset", "verifier")) > 450
-    assert not [w for w in manifest["warnings"] if "removed" in w]
 
 
 def test_a_family_with_a_planted_shortcut_is_removed_and_named(planted: Path) -> None:
@@ -136,7 +114,7 @@ def test_a_mirrored_family_is_proved_and_not_measured(tmp_path: Path, monkeypatc
 
 
 def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
-    write_traces(siblings(planted=True)[:20], tmp_path / "t")
+    write_traces(siblings(10), tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"])
     assert "shortcut/sibling/length" in report.undecided
     assert report.manifest["families"]["sibling"] == 10
@@ -145,7 +123,7 @@ def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
 
 def test_gates_can_be_left_out_but_not_unsaid(tmp_path: Path) -> None:
     """Nothing was measured, so nothing was decided; what needs no measuring is proved all the same."""
-    write_traces(siblings(planted=True)[:20], tmp_path / "t")
+    write_traces(siblings(10), tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"], statistical_gates=False)
     assert report.undecided == ["shortcut"]
     assert [g["name"] for g in report.manifest["gates"] if g["name"].startswith("shortcut/")] == ["shortcut/redundancy"]

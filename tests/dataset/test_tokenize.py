@@ -131,14 +131,6 @@ def test_newlines_do_not_merge_across_the_generation_prompt():
     assert tokenizer.decode(made["input_ids"][at - 1 : at]) == "\n"
 
 
-def test_text_is_tokenized_once():
-    tokenizer = FakeTokenizer()
-    many = [m for _ in range(40) for m in CHAT]
-    (made,) = foretrace.tokenize([row(*many)], tokenizer)
-    assert len(trained_texts(tokenizer, made)) == 80
-    assert tokenizer.seen < len(tokenizer.decode(made["input_ids"])) + 20
-
-
 def test_a_tokenizer_that_puts_a_space_before_every_text():
     tokenizer = FakeTokenizer(prefix=" ")
     plain = (CHAT[0], THOUGHT, *CHAT[2:5], message("assistant", "Done.", train=True))
@@ -241,10 +233,6 @@ TWO_CALLS = message("assistant", "", call("a", {}), call("b", {}, "c2"), train=T
 def test_templates_that_would_train_something_else_are_refused(template: Template, turn: dict[str, Any], refusal: str):
     with pytest.raises(BuildError, match=refusal):
         list(foretrace.tokenize([row(CHAT[0], turn, CHAT[2], CHAT[6])], FakeTokenizer(template)))
-
-
-def test_a_template_that_shows_one_call_is_good_for_messages_with_one():
-    assert len(list(foretrace.tokenize([row(*CHAT)], FakeTokenizer(first_call_only)))) == 1
 
 
 def test_no_chat_template():

@@ -5,9 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from foretrace.rows.files import FileRows
 from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport
 from foretrace.sources.swe_smith import SweSmith
-from sources.raw_rows import swe_row, swe_rows, xml_messages
+from sources.raw_rows import swe_rows, xml_messages
 
 Import = Callable[..., ImportReport]
 ROWS = swe_rows(12)
@@ -147,6 +144,12 @@ def test_truncated_gz(run: Import, cut: int) -> None:
     assert report.rows == report.traces + 1
 
 
+def test_damaged_gz(run: Import) -> None:
+    data = bytearray(gzip.compress(TEXT))
+    data[len(data) // 2] ^= 0xFF
+    assert run(bytes(data), "rows.jsonl.gz").drops["truncated_file"] == 1
+
+
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_truncated_zst(run: Import, share: float) -> None:
     rng = random.Random(0)  # text that compresses badly, so that the rows lie all over the frame
@@ -155,13 +158,6 @@ def test_truncated_zst(run: Import, share: float) -> None:
     report = run(data[: int(len(data) * share)], "rows.jsonl.zst")
     assert 200 * share - 40 < report.traces < 200 * share and report.drops == {"truncated_file": 1}
     assert report.rows == report.traces + 1
-
-
-def test_damaged_middle_of_gz(run: Import) -> None:
-    data = bytearray(gzip.compress(TEXT))
-    data[len(data) // 2] ^= 0xFF
-    report = run(bytes(data), "rows.jsonl.gz")
-    assert report.drops["truncated_file"] == 1
 
 
 def test_empty_file(run: Import) -> None:
@@ -222,29 +218,3 @@ def test_a_line_longer_than_any_row(run: Import, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(files, "MAX_LINE", 100_000)
     monkeypatch.setattr(files, "_CHUNK", 4096)
     one_drop(run(spoil(3, change(messages="x" * 300_000))), "line_too_long")
-
-
-@pytest.mark.slow
-def test_fifty_megabyte_line(tmp_path: Path) -> None:
-    """It is imported, and memory stays within a small multiple of it."""
-    messages = xml_messages(["ls"])
-    messages[3]["content"] = "OBSERVATION:\n" + "output line\n" * (50 * 1024 * 1024 // 13)
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(json.dumps(swe_row(messages, 99)).encode() + b"\n" + TEXT)
-    assert path.stat().st_size > 50 * 1024 * 1024
-    script = textwrap.dedent("""
-        import sys
-        from foretrace.rows.files import FileRows
-        from foretrace.sources.importing import import_rows
-        from foretrace.sources.swe_smith import SweSmith
-        from pathlib import Path
-        report = import_rows(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])
-        peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]  # its own, not that of its parent
-        print(report.traces, int(peak) // 1024)
-    """)
-    command = [sys.executable, "-c", script, str(path), str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    traces, peak = map(int, done.stdout.split())
-    assert traces == 13 and peak < 1000, f"{traces} traces, {peak} MB"
-    longest = max((m.content for t in read_traces(tmp_path / "out") for m in t.messages), key=len)
-    assert longest == messages[3]["content"].removeprefix("OBSERVATION:\n")

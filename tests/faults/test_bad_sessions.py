@@ -66,16 +66,14 @@ def test_a_folder_of_nothing_but_foreign_files(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_recursive_json(tmp_path: Path) -> None:
-    write_talk(tmp_path / "in" / "a.jsonl", talk("1", 1), tail="[" * 200_000 + "\n" + '{"talk": ' * 50_000 + "\n")
-    report = run(tmp_path / "in")
-    assert report.traces == 1 and dict(report.sources["talks"].account.dropped) == {"nested_too_deep": 2}
-
-
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    path = write_talk(tmp_path / "in" / "a.jsonl", talk("1", 1))
+def test_lines_that_are_no_records(tmp_path: Path) -> None:
+    path = write_talk(
+        tmp_path / "in" / "a.jsonl", talk("1", 1), tail="[" * 200_000 + "\n" + '{"talk": ' * 50_000 + "\n"
+    )
     path.write_bytes(path.read_bytes() + b'{"talk": "\xff\xfe"}\n\x00\x00\n')
-    assert dict(run(tmp_path / "in").sources["talks"].account.dropped) == {"not_utf8": 1, "bad_json": 1}
+    report = run(tmp_path / "in")
+    assert report.traces == 1
+    assert dict(report.sources["talks"].account.dropped) == {"nested_too_deep": 2, "not_utf8": 1, "bad_json": 1}
 
 
 def test_zst_that_is_cut_off(tmp_path: Path) -> None:

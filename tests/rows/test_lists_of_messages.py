@@ -1,4 +1,4 @@
-"""Rows that are bare lists of messages, and documents that hold rows by their ids."""
+"""Rows that are bare lists of messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 import foretrace
 from foretrace.core.store import read_traces
-from foretrace.rows.files import FileRows
 
 
 def make_list(number: int, size: int = 1) -> list[dict[str, Any]]:
@@ -31,16 +30,6 @@ def test_a_list_is_a_row(tmp_path: Path, name: str, size: int) -> None:
     report = foretrace.import_source("auto", tmp_path / name, out=tmp_path / "out")
     assert report.traces == 2 and not report.drops and report.total.counts.calls == 4
     assert {len(trace.messages) for trace in read_traces(tmp_path / "out")} == {5}
-
-
-def test_rows_by_id(tmp_path: Path) -> None:
-    rows = {"6238": {"reward": True, "traj": make_list(0)}, "5388": {"reward": False, "traj": make_list(1)}}
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    report = foretrace.import_source("auto", tmp_path / "rows.json", out=tmp_path / "out")
-    assert report.success == {"true": 1, "false": 1}
-    assert {t.provenance.raw_id for t in read_traces(tmp_path / "out")} == {"6238", "5388"}
-    (tmp_path / "one.json").write_text(json.dumps({"a1": {"x": [1]}, "b": {"x": [{}]}}))
-    assert len(list(FileRows(tmp_path / "one.json").read())) == 1
 
 
 @pytest.mark.parametrize("bad", ["@@", "42", "[]", '{"x": 1}'])

@@ -179,7 +179,6 @@ class BenchmarkFinder:
         return sum(end - start for start, end in hit.runs) / self._lengths[self._index[hit.problem, hit.field]]
 
     def _find_covered(self, hit: BenchmarkHit) -> Array:
-        """Which of the field's words appear in the text."""
         covered = np.zeros(self._lengths[self._index[hit.problem, hit.field]], np.bool_)
         for start, end in hit.runs:
             covered[start:end] = True

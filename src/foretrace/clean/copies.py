@@ -1,24 +1,23 @@
 """Find texts that are copies of one another: equal except for case and punctuation, or except for a few words.
 
-MinHash signatures propose the pairs that may be copies, which are then compared word by word (`word_alignment`).
+MinHash signatures propose the pairs that may be copies, which are then compared word by word.
 Sentences that many texts share are templates, and do not count.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import tempfile
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from importlib.metadata import version
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from foretrace.clean.word_alignment import LEAST_NEAR, ComparedText, allow_differences, is_near_copy
-from foretrace.clean.word_texts import MAX_PIECES, WordText, hash_pieces
+from foretrace.clean.word_texts import WordText, hash_pieces
 
 LEAST_EQUAL = 5
 """Fewest words that identify a text: two that only say "hello" are not copies."""
@@ -50,11 +49,122 @@ _COMMON_WORDS = (
 _COMMON_PIECES = hash_pieces(_COMMON_WORDS.split())
 
 
-class Texts(Protocol):
-    """Texts by index, from 0; `None` is never a copy."""
+LEAST_NEAR = 20
+"""Fewest words of a near copy; shorter texts are copies only if all words are the same."""
+_WINDOWS = ((8, 5), (20, 8))
+"""Sizes of windows in words, and how many of these words may differ. Rewording is spread over a text, unlike the
+values filled into a template."""
+_ROW = 4
+"""Pieces in a row that are matched first."""
+_MAX_INSERTED = 4
+"""Most that an inserted or omitted passage counts in a window."""
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, place: int, /) -> WordText | None: ...
+
+class ComparedText(NamedTuple):
+    """A text to compare: the hash of each piece (odd for numbers), and the word it belongs to, ascending."""
+
+    pieces: Sequence[int]
+    words: Sequence[int]
+
+    def count_words(self) -> int:
+        """Number of words in the text."""
+        return len({*self.words})
+
+
+def allow_differences(words: int) -> int:
+    """How many of this many words may differ between copies: about 15%, fewer in a short text."""
+    if words < LEAST_NEAR:
+        return 0
+    return int(1 + 0.08 * words) if words < 2 * LEAST_NEAR else int(1 + 0.15 * words)
+
+
+def is_near_copy(a: ComparedText, b: ComparedText) -> bool:
+    """Whether two texts are copies except for a few words that are spread over the text.
+
+    A word that is replaced throughout (a changed name) counts once. A changed number changes the meaning: one in a
+    hundred words is allowed, and a third of the numbers.
+    """
+    words_a, words_b = a.count_words(), b.count_words()
+    limit = allow_differences(max(words_a, words_b))
+    if abs(words_a - words_b) > limit:
+        return False
+    # Pieces missing in the other text are differences in any case: this avoids most alignments, which are slow.
+    if max(_count_least_changed(a, b), _count_least_changed(b, a)) > limit:
+        return False
+    differences = _Differences(a, b)
+    if len(differences.at) + differences.inserted > limit or _has_dense_window(differences.at):
+        return False
+    numbers = len({piece for piece in a.pieces if piece & 1})
+    return differences.numbers <= words_a // 100 and 3 * differences.numbers <= numbers
+
+
+def _count_least_changed(text: ComparedText, other: ComparedText) -> int:
+    """Words that count as changed in every alignment: those with the first occurrence of a piece that the other text
+    does not have."""
+    missing = {*text.pieces}.difference(other.pieces)
+    firsts = {text.pieces.index(piece) for piece in missing}
+    return len({text.words[place] for place in firsts})
+
+
+class _Differences:
+    """Differences between two texts."""
+
+    def __init__(self, a: ComparedText, b: ComparedText) -> None:
+        self.at: list[int] = []
+        """The words of `a` that count as changed, each once; inserted words count at their place in `a`."""
+        self.inserted = self.numbers = 0
+        """Inserted words beyond `_MAX_INSERTED`; changed numbers."""
+        self._a, self._b = a, b
+        self._met: set[tuple[object, ...]] = set()
+        """Replacements already counted: a repeated one is the same name."""
+        for region in _align(a.pieces, b.pieces):
+            self._add(*region)
+
+    def _add(self, start_a: int, end_a: int, start_b: int, end_b: int) -> None:
+        a, b = self._a, self._b
+        replaced = tuple(a.pieces[start_a:end_a]), tuple(b.pieces[start_b:end_b])
+        if all(replaced):
+            if replaced in self._met:
+                return
+            self._met.add(replaced)
+        in_a, in_b = {*range(start_a, end_a)}, {*range(start_b, end_b)}
+        for i, j in zip(range(start_a, end_a), range(start_b, end_b), strict=False):
+            pair = a.pieces[i], b.pieces[j]
+            if pair in self._met:
+                in_a.remove(i)
+                in_b.remove(j)
+            else:
+                self._met.add(pair)
+                self.numbers += pair[0] & pair[1] & 1
+        words_a, words_b = {a.words[i] for i in in_a}, {b.words[j] for j in in_b}
+        start = a.words[min(start_a, len(a.words) - 1)]
+        changed = sorted(words_a) + [max(words_a, default=start)] * max(0, len(words_b) - len(words_a))
+        if not words_a or not words_b:
+            self.inserted += len(changed[_MAX_INSERTED:])
+            del changed[_MAX_INSERTED:]
+        self.at += changed
+
+
+def _align(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """The regions in which two sequences differ: start and end in both.
+
+    Runs of a few pieces, which are rare, are matched first, and then single pieces between them.
+    """
+    rows = [[*zip(*(side[shift:] for shift in range(_ROW)), strict=False)] for side in (a, b)]
+    at_a = at_b = 0
+    for block in SequenceMatcher(None, *rows, autojunk=False).get_matching_blocks():
+        if block.size and (block.a < at_a or block.b < at_b):
+            continue  # overlaps the previous block
+        to_a, to_b = (block.a, block.b) if block.size else (len(a), len(b))
+        between = SequenceMatcher(None, a[at_a:to_a], b[at_b:to_b], autojunk=False)
+        for tag, start_a, end_a, start_b, end_b in between.get_opcodes():
+            if tag != "equal":
+                yield at_a + start_a, at_a + end_a, at_b + start_b, at_b + end_b
+        at_a, at_b = block.a + block.size + _ROW - 1, block.b + block.size + _ROW - 1
+
+
+def _has_dense_window(at: Sequence[int]) -> bool:
+    return any(at[i + most] - at[i] < size for size, most in _WINDOWS for i in range(len(at) - most))
 
 
 class Copies(NamedTuple):
@@ -112,11 +222,13 @@ class Neighbors:
         return self._others[start:end]
 
 
-def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bool = True) -> Copies:
+def find_copies(
+    texts: Sequence[WordText | None], *, least_near: int = LEAST_NEAR, has_templates: bool = True
+) -> Copies:
     """Find the copies among texts. The result depends only on the texts and their order.
 
     Args:
-        texts: Read one at a time, each several times.
+        texts: Read one at a time, each several times; `None` is never a copy.
         least_near: Fewest words of a near copy.
         has_templates: Whether sentences that many texts share are left out.
     """
@@ -141,30 +253,19 @@ def describe_signatures() -> str:
     return f"rensa {version('rensa')}, R-MinHash {rensa.RMinHash.ALGORITHM_VERSION}"
 
 
-def _get(texts: Texts, place: int) -> WordText:
+def _get(texts: Sequence[WordText | None], place: int) -> WordText:
     text = texts[place]
     assert text is not None
     return text
 
 
-def _find_equal(texts: Texts) -> array[int]:
-    places = array("q")
-    digests = bytearray()
+def _find_equal(texts: Sequence[WordText | None]) -> array[int]:
+    firsts = array("q", range(len(texts)))
+    known: dict[bytes, int] = {}
     for place in range(len(texts)):
         if (text := texts[place]) is not None:
-            places.append(place)
-            digests += text.digest
-    firsts = array("q", range(len(texts)))
-    for place, number in zip(places, _find_first_equal(digests), strict=True):
-        firsts[place] = places[number]
+            firsts[place] = known.setdefault(text.digest, place)
     return firsts
-
-
-def _find_first_equal(digests: bytearray) -> np.ndarray[Any, Any]:
-    """For each digest of 16 bytes, the index of the first equal one."""
-    # numpy drops zeros at the end of such texts, which is safe since all have one length
-    _, first, which = np.unique(np.frombuffer(digests, dtype="S16"), return_index=True, return_inverse=True)
-    return first[which]
 
 
 class _Templates:
@@ -193,7 +294,6 @@ class _Templates:
             self.pieces = np.union1d(self.pieces, new)
 
     def find_own(self, text: WordText) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each piece is outside of templates."""
         own = self._counters[self._find_slots(text)] < _TEMPLATE_TEXTS
         return np.repeat(own, np.diff(text.read_ends(), prepend=0))
 
@@ -201,16 +301,12 @@ class _Templates:
 class _NearFinder:
     """Signatures on disk, and the pairs they propose."""
 
-    def __init__(self, texts: Texts, templates: _Templates, least_near: int, file: Any) -> None:
+    def __init__(self, texts: Sequence[WordText | None], templates: _Templates, least_near: int, file: Any) -> None:
         self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
         self._places = array("q")
         """The index in `texts` of each signature."""
-        self._short = array("q")
-        self._short_digests = bytearray()
-        """Texts with little outside of templates, and digests of that part: only equal ones are copies."""
 
     def sign(self, places: Sequence[int]) -> None:
-        """Write the signatures of the texts at these places."""
         from rensa import RMinHash
 
         for start in range(0, len(places), _BATCH):
@@ -227,9 +323,6 @@ class _NearFinder:
                         telling = np.setdiff1d(pieces, _COMMON_PIECES)
                     sets.append(telling.astype(np.uint64))
                     self._places.append(place)
-                elif LEAST_EQUAL <= n_words < text.n_words:
-                    self._short.append(place)
-                    self._short_digests += hashlib.blake2b(pieces.tobytes(), digest_size=16).digest()
             offsets = np.cumsum([0, *map(len, sets)], dtype=np.uint64)
             if sets:
                 flat = np.concatenate(sets)
@@ -239,11 +332,7 @@ class _NearFinder:
     def compare(self) -> tuple[array[int], int]:
         """The pairs that are near copies, and the number of pairs compared."""
         self._file.flush()
-        firsts = _find_first_equal(self._short_digests)
         found = array("q")
-        for place, number in zip(self._short, firsts, strict=True):
-            if self._short[number] != place:
-                found.extend((self._short[number], place))
         compared = 0
         if len(self._places) > 1:
             signatures = np.memmap(self._file, np.uint32, "r", shape=(len(self._places), _SLOTS))
@@ -262,14 +351,10 @@ class _NearFinder:
         pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
         whole = ComparedText(pieces.tolist(), words.tolist())
         rest = whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())
-        return _Read(whole, rest, text)
+        return _Read(whole, rest)
 
 
 def _is_near(a: _Read, b: _Read) -> bool:
-    limit = allow_differences(max(a.text.n_words, b.text.n_words))
-    is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
-    if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
-        return False
     return is_near_copy(a.whole, b.whole) or is_near_copy(a.rest, b.rest)
 
 
@@ -277,7 +362,6 @@ class _Read(NamedTuple):
     whole: ComparedText
     rest: ComparedText
     """Without templates: the same text may appear in two of them."""
-    text: WordText
 
 
 def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -302,9 +386,6 @@ def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, 
         for new in _cut(_list_new(_pair_by_band(*keys), found)):
             alike, slots = _choose_alike(signatures, new)
             found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
-            if len(found) > 2 * _MAX_COMPARED * count:
-                nearest = _find_nearest(found, equal, count)
-                found, equal = found[nearest], equal[nearest]
         order = np.argsort(found, kind="stable")
         found, equal = found[order], equal[order]
     found = found[_find_nearest(found, equal, count)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from foretrace.clean.named_values import IN_QUERY, SIGNS, SPECIAL_WAYS, WAYS
@@ -18,10 +17,10 @@ _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
 _TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
 _ROUGHLY_NAMED = (
     rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
-    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s@\"'<>]+@"
+    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|://[^\s@\"'<>]+@"
     r"|(?i:sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass|identified\s|basic\s|login|\s-[ua]|--user|sudo\s+-S)"
     rf"|{IN_QUERY}|{SIGNS}|{OF_SERVICE}"
-    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw) ?[\\\"'=:]"
+    r"|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw) ?[\\\"'=:]"
 )
 """Matches every text that `_NAMED` or one of `_OTHERS` matches, in half the time."""
 _VALUE = r"(?:\*?[0-9!@#+?^][^\s\"'<>(){}\[\],;]{5}|\*?[^\s\"'<>(){}\[\],;:%*0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
@@ -44,11 +43,10 @@ _NAMED = (
 _OTHERS = (
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
     rf"(?i:{CLEAR_WORDS})[\w.-]*[\\\"'\])]*\s*[:=,]\s*[\\\"']+[^\s\"'\\]{{40}}",
-    rf"(?i:{CLEAR_WORDS})[\w.-]*\\*\"[^{{}}\n]*\{{[^}}]*\bdefault *= *\\*\"",
     *(way.sign for way in WAYS),
     *(sign for sign, _ in SPECIAL_WAYS),
 )
-_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
+_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE"
 """A private key, or text in base64: three bytes of text become four characters, the first of which holds the upper
 bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"
@@ -56,34 +54,21 @@ _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9
 _COLOR = re.compile(r"(?:\x1b|\\+(?:u001[bB]|x1[bB]))\[[0-9;]{0,12}[mK]")
 _LEAST = 6
 """Fewest characters of a text that can hold anything."""
-_SMALL, _TOGETHER = 1 << 8, 1 << 11
-"""Most characters of a text that is checked together with others, and of all such texts together."""
-_SHORT, _PART = 3 << 10, 1 << 10
-"""Most characters of a text that is read as a whole, and of the parts into which a longer one is divided."""
-_BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
-"""Characters read before a part, after it, and after it if a token begins there."""
-_WINDOW, _OVERLAP = 1 << 18, 1 << 15
-"""Characters of a long text that are checked together, and how many of them are checked twice."""
 
 
-class Suspect(NamedTuple):
-    """A part of a text that may hold something."""
+class Suspicion(NamedTuple):
+    """What a text may hold; if none of the three, it is only searched for user names and placeholders."""
 
-    text: int
-    """Index of the text."""
-    start: int
-    end: int
-    has_name: bool = False
-    """Whether a name, a header or a command may point to a secret."""
-    tokens_end: int = 0
-    """The offset before which a known kind of token may begin; 0 if none does."""
-    has_blob: bool = False
-    """Whether it may hold a private key or base64. A suspect with none of the three is only searched for user names and
-    placeholders."""
+    name: bool
+    """A name, a header or a command that points to a secret."""
+    token: bool
+    """A known kind of token."""
+    blob: bool
+    """A private key, or base64."""
 
 
 class Gate:
-    """Finds suspects. The constructor checks that it works.
+    """Finds what texts may hold. The constructor checks that it works.
 
     Raises:
         ForetraceError: google-re2 does not work here.
@@ -96,7 +81,8 @@ class Gate:
             self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
             self._has_token, self._has_blob, self._is_personal = map(compile_pattern, (_TOKEN, _BLOB, personal))
             self._exact_names = [compile_pattern(_NAMED), *(compile_pattern("|".join(_OTHERS[n::3])) for n in range(3))]
-            works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
+            texts = ["nothing", "my password = Xy7!kk2p", "/home/ann/x"]
+            works = [self.suspect(text) is not None for text in texts] == [False, True, True]
         except Exception as error:
             raise ForetraceError(
                 f"the scanner for secrets cannot start ({type(error).__name__}): nothing was written; install foretrace "
@@ -105,98 +91,16 @@ class Gate:
         if not works:
             raise ForetraceError("the scanner for secrets does not work with this google-re2: nothing was written")
 
-    def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
-        """The parts of texts that must be searched, in order; the parts of a text do not overlap."""
-        found: list[Suspect] = []
-        for number in self._list_candidates(texts):
-            text = texts[number]
-            for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
-                data = _encode(text[start:end])
-                if not self._may_hold_anything(data):
-                    continue
-                named, token, blob = self._is_named(data), self._has_token(data), self._has_blob(data)
-                if named or token or blob or self._is_personal(data):
-                    found.append(Suspect(number, start, end, named, end if token else 0, blob))
-        return self._narrow(found, texts)
-
-    def _list_candidates(self, texts: Sequence[str]) -> Iterator[int]:
-        """The texts that are checked one by one: the long ones, and each group of short ones that may hold something when
-        checked together."""
-        numbers: list[int] = []
-        length = 0
-        for number, text in enumerate(texts):
-            if len(text) > _SMALL:
-                yield number
-            elif len(text) >= _LEAST:
-                numbers.append(number)
-                length += len(text)
-                if length > _TOGETHER:
-                    yield from self._ask_together(numbers, texts)
-                    numbers, length = [], 0
-        yield from self._ask_together(numbers, texts)
-
-    def _ask_together(self, numbers: list[int], texts: Sequence[str]) -> list[int]:
-        # the separator is not a letter: it ends any word before it, and anything may begin after it
-        together = _encode("\0".join([texts[number] for number in numbers]))
-        return numbers if self._may_hold_anything(together) else []
-
-    def _may_hold_anything(self, data: bytes) -> bool:
-        return self._may_hold_anything_else(data) or self._has_blob(data)
-
-    def _is_named(self, data: bytes) -> bool:
-        """Whether a name, a header or a command may point to a secret in it."""
-        return any(matches(data) for matches in self._exact_names)
-
-    def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
-        """The same suspects, with long ones cut down to the surroundings of their names and heads of tokens."""
-        found = [suspect for suspect in suspects if suspect.end - suspect.start <= _SHORT]
-        for suspect in suspects:
-            if suspect.end - suspect.start > _SHORT:
-                found.append(suspect._replace(has_name=False, tokens_end=0))
-                if not _is_part(suspect):
-                    continue
-                for start in range(suspect.start, suspect.end, _PART):
-                    stop = min(start + _PART + _BEFORE, suspect.end)
-                    data = _encode(texts[suspect.text][start:stop])
-                    named = suspect.has_name and self._is_named(data)
-                    token = suspect.tokens_end > 0 and self._has_token(data)
-                    if named or token:
-                        end = min(len(texts[suspect.text]), stop + (_TOKEN_BEHIND if token else _BEHIND))
-                        begin = max(0, start - _BEFORE)
-                        found.append(Suspect(suspect.text, begin, end, named, stop if token else 0))
-        return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
+    def suspect(self, text: str) -> Suspicion | None:
+        """What the text may hold; `None` if nothing."""
+        data = _encode(text)
+        if len(text) < _LEAST or not (self._may_hold_anything_else(data) or self._has_blob(data)):
+            return None
+        found = Suspicion(any(m(data) for m in self._exact_names), self._has_token(data), self._has_blob(data))
+        return found if any(found) or self._is_personal(data) else None
 
 
 def _encode(text: str) -> bytes:
     """A text in UTF-8, without the terminal colors that may separate a name from its value."""
     has_color = "\x1b[" in text or "1b[" in text or "1B[" in text  # ten times faster than the pattern
     return encode_text(_COLOR.sub("", text) if has_color else text)
-
-
-def _cut(length: int) -> Iterator[tuple[int, int]]:
-    """The overlapping windows in which a very long text is checked."""
-    for at in range(0, length, _WINDOW):
-        yield max(0, at - _OVERLAP), min(length, at + _WINDOW)
-
-
-def _is_part(suspect: Suspect) -> bool:
-    return suspect.has_name or suspect.tokens_end > 0
-
-
-def _merge(windows: list[Suspect]) -> list[Suspect]:
-    merged: list[Suspect] = []
-    for window in windows:
-        near = merged and merged[-1].text == window.text and window.start <= merged[-1].end
-        if near and _is_part(merged[-1]) == _is_part(window) and window.end - merged[-1].start <= _WINDOW:
-            last = merged[-1]
-            merged[-1] = Suspect(
-                window.text,
-                last.start,
-                max(last.end, window.end),
-                last.has_name or window.has_name,
-                max(last.tokens_end, window.tokens_end),
-                last.has_blob or window.has_blob,
-            )
-        else:
-            merged.append(window)
-    return merged

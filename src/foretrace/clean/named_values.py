@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from foretrace.clean.re2_patterns import compile_pattern, encode_text, find_starts
@@ -22,14 +22,12 @@ from foretrace.clean.rules import (
     SECRET_WORDS,
     SERVICES,
 )
-from foretrace.clean.table_cells import find_inserted_values, find_table_cells
 from foretrace.clean.values import (
     has_random_run,
     is_placeholder,
     is_random,
     is_reference,
     is_secret,
-    is_short_password,
     is_token,
     names_user_and_password,
     read_words,
@@ -98,10 +96,6 @@ _NAMED = re.compile(
     r"|[\"'`]?\s{0,4}>\s{0,12})"
     rf"(?:os\.(?:getenv|environ\.get)\([^,()]{{1,60}},\s{{0,4}})?(?:{_QUOTED}|{_BARE})"
 )
-_DEFAULT = re.compile(
-    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})\"\s{{0,4}}\{{[^}}]{{0,300}}?\bdefault\s{{0,8}}=\s{{0,4}}{_QUOTED}"
-)
-"""A Terraform variable."""
 _VARIABLE = re.compile(
     rf"(?P<name>KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|PAT|DSN|CREDENTIALS?|AUTH|SALT|COOKIE|CERT) ?= ?(?P<bare>(?:[^\s\"'`\\]|{_BACKSLASH}){{6,4096}})"
 )
@@ -127,9 +121,6 @@ _SPACED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})(?:{_OF}(?:{_IS})|(?:{_OF})?(?:{_IS}|))"
     rf"\s*:?\s+[\"'`“*(\[]{{0,3}}(?P<bare>(?:[^\s\"'`”,;<>\\]|{_BACKSLASH}){{6,4096}})(?<!:)(?![\w:])"
 )
-_TRAILING = re.compile(
-    rf"(?<![\w/.-])(?P<bare>[A-Za-z0-9+/_=.-]{{16,512}})[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+){{0,4}}?(?i:{SECRET_WORDS})"
-)
 _OF_SERVICE = re.compile(
     rf"(?<![A-Za-z])(?i:{SERVICES})(?:(?!\b(?:commit|rev|revision|sha\d*|digest)\b)[\w .-]){{0,24}}[\"'`\])]{{0,2}}[\s:=>,(|?]{{1,5}}[\"'`]{{0,2}}(?P<bare>[A-Za-z0-9_+/=.-]{{20,512}})"
 )
@@ -148,21 +139,10 @@ _USER_INFO = re.compile(
     r"(?i)\b[a-z][a-z0-9+.-]{1,30}://(?P<user>[^\s/:@\"'`<>\\]{0,200}):(?P<bare>[^\s@\"'`<>\\]{3,512})@(?=[\w\[%$-])"
 )
 _USER_ALONE = re.compile(r"(?i)\b(?:https?|git|ssh|ftp)://(?P<bare>[A-Za-z0-9_-]{20,512}):?@(?=[\w\[-])")
-_ORACLE = re.compile(
-    r"(?:\boracle:\w{1,8}:|\bsqlplus\s(?:-\w{1,20}\s){0,4})[\"']?\w{1,60}/[\"']?(?P<bare>[^\s@\"'`/\\]{3,128})[\"']?@"
-)
 IN_QUERY = r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)="
 """A parameter of a URL, also for RE2."""
 _QUERY = re.compile(rf"{IN_QUERY}(?P<bare>[A-Za-z0-9%+/_.~=-]{{16,4096}})")
-_PGPASS = re.compile(
-    r"(?:^|(?<=[\s\"']))[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>[^\s\"'\\]{6,256})(?=[\s\"'\\]|\Z)"
-)
 _NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>[^\s\"'\\]{4,256})")
-_PGPASS_SIGNS = (
-    "curl", "http", "wget", "sshpass", "mysql", "mariadb", "redis-cli", "login", "htpasswd", "-pass", "identified",
-    "password", "chpasswd", "echo", "printf", ":5432:", "machine",
-)  # fmt: skip
-"""A text with lines of a password file contains one of these; others are the output of a search."""
 _WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
 
@@ -180,13 +160,9 @@ _ENV = re.compile(
 """A variable in an env file, a shell or a compose file."""
 _WORD = r"(?:[\w.-]{0,60}[_.-])?(?:password|passwd|passphrase)|[\w.-]{0,60}[A-Za-z0-9][_-](?:pwd|pw)"
 _LINE = re.compile(
-    rf"(?im)^(?:[+>-]?(?P<indent>[ \t]*)(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_WHOLE}[ \t\r]*(?:\#.*)?$"
+    rf"(?im)^(?:[+>-]?[ \t]*(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_WHOLE}[ \t\r]*(?:\#.*)?$"
 )
 """A line of a YAML or properties file."""
-_NEIGHBOR = re.compile(
-    r"[+>-]?(?P<indent>[ \t]*)(?:-[ ])?(?:\w+_)?(?:user|username|login|host|hostname|port|database|dbname|adapter):[ \t]+[\"']?(?P<value>[^\s\"',;]+)[\"']?[ \t\r]*"
-)
-"""A line of YAML above or below a password."""
 _NO_PASSWORDS = read_words(
     "str string text bytes int integer bool boolean any object char varchar secretstr incomplete type password passwd "
     "pass pwd secret token guest root admin administrator postgres mysql user username redis rabbitmq mongo minio "
@@ -194,13 +170,11 @@ _NO_PASSWORDS = read_words(
     "self cls args kwargs config settings options env"
 )
 """Types, truth values, and well-known defaults of services."""
-_USERS = read_words("root admin postgres mysql user redis guest")
 _WEAK_PASSWORDS = read_words("guest root admin postgres mysql secret password pass user pwd token")
 _OWN_WORDS = re.compile(r"(?i)passw|passphrase|pwd|secret|token|credential|vault|env")
 
 
 def _is_plain_password(match: re.Match[str]) -> bool:
-    """Whether the value of a setting in an env file or a shell can be a password."""
     value = match["quoted"] or match["bare"]
     plain = value.lower()
     if HARMLESS_NAMES.search(match["name"] or match.groupdict().get("plain", "")):
@@ -213,22 +187,6 @@ def _is_plain_password(match: re.Match[str]) -> bool:
         return False  # a number, or symbols
     is_constant = re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+", value) is not None
     return not is_constant and (re.search("[0-9]", value) is not None or not _OWN_WORDS.search(value))
-
-
-def _is_password_line(match: re.Match[str]) -> bool:
-    """Whether a line of YAML or properties holds a password: it has a number, or stands beside a user, host or port."""
-    if not _is_plain_password(match):
-        return False
-    if re.search(r"[0-9]", match["quoted"] or match["bare"]):
-        return True
-    text = match.string
-    above = text[max(0, match.start() - 200) : max(0, match.start() - 1)].rpartition("\n")[2]
-    below = text[match.end() + 1 : match.end() + 200].partition("\n")[0]
-    beside = (_NEIGHBOR.fullmatch(line) for line in (above, below) if match["name"] is not None)
-    return any(
-        each and each["indent"] == match["indent"] and each["value"].lower() not in _NO_PASSWORDS - _USERS
-        for each in beside
-    )
 
 
 def _is_given(match: re.Match[str]) -> bool:
@@ -263,48 +221,109 @@ class Way(NamedTuple):
     """A pattern for RE2, which is found much faster, in each text that has such a secret."""
 
 
-def _is_command_password(match: re.Match[str]) -> bool:
-    return _is_given(match) or is_short_password(match["bare"])
-
-
-def _is_pgpass(match: re.Match[str]) -> bool:
-    return _is_given(match) and any(word in match.string.lower() for word in _PGPASS_SIGNS)
-
-
-def _is_oracle_password(match: re.Match[str]) -> bool:
-    return not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle")
-
-
-def _is_random_user(match: re.Match[str]) -> bool:
-    return is_token(match["bare"]) and is_random(match["bare"])
-
-
-def _is_random_value(match: re.Match[str]) -> bool:
-    return is_random(match["bare"])
-
-
 WAYS = (
     Way("password", _ENV, _is_plain_password, r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t]+)[\\\"']*[^\s\"'`]{4}"),
-    Way("password", _LINE, _is_password_line, r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)"),
+    Way("password", _LINE, lambda m: _is_plain_password(m) and re.search("[0-9]", m["quoted"] or m["bare"]) is not None, r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)"),
     Way(
         "password",
         _COMMANDS,
-        _is_command_password,
+        _is_given,
         r"(?i:(?:curl|http|https|wget)\b[^\n]*\s(?:-u|-a|--user|--auth)[ =]?[\\\"']*[^\s:\"']+:|sshpass|(?:mysql|mariadb|login)[^\n]*\s-p|"
         r"redis-cli|htpasswd|chpasswd|identified\s+by\s|-pass(?:in|out)?\s+pass:|password\s*\([\\\"']*[^\s\"'`|;<>()]{4})",
     ),
     Way("password", _PIPED, _is_given, r"(?:echo|printf)\b[^|]*\|[^\n|]*(?:-stdin|-token|sudo|chpasswd|login)"),
-    Way("password", _PGPASS, _is_pgpass, r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}"),
     Way("password", _NETRC, _is_given, r"\blogin\s+\S+\s+password\s"),
     Way("authorization", _HEADER, _is_authorization, r"(?i:authorization)"),
     Way("authorization", _BEARER, _is_bearer, r"(?i:bearer\s+[\w.+/~=-]*[0-9]|basic\s+[\w.+/~=-]{12})"),
     Way("password", _USER_INFO, _is_user_info, r"(?i:[a-z0-9+.-]://[^\s/:@\"'<>]*:[^\s@\"'<>]+@)"),
-    Way("password", _ORACLE, _is_oracle_password, r"(?:oracle:|sqlplus)[^/]*/[^\s/@]+@"),
-    Way("token", _USER_ALONE, _is_random_user, r"(?i:[a-z]://[a-z0-9_-]{20}[a-z0-9_-]*:?@)"),
-    Way("token", _QUERY, _is_random_value, IN_QUERY),
+    Way("token", _USER_ALONE, lambda m: is_token(m["bare"]) and is_random(m["bare"]), r"(?i:[a-z]://[a-z0-9_-]{20}[a-z0-9_-]*:?@)"),
+    Way("token", _QUERY, lambda m: is_random(m["bare"]), IN_QUERY),
     Way("password", _GIVEN, _is_given, PLACES),
 )  # fmt: skip
 """To add a way, add a line here."""
+
+
+_BARS = ("|", "│", "\t", ",", ";")
+"""Separators of cells; the first of these found in a line counts."""
+_MARKS = " \"'`*\t\r"
+"""Characters stripped from around a cell."""
+_NAME = re.compile(r"[\w .#/()-]{0,40}")
+_CLEAR_NAME = re.compile(f"(?i)(?:{CLEAR_WORDS})")
+_RULE = re.compile(r"[\s|+:=~─━═│┃┆┌┐└┘├┤┬┴┼╞╡╪╭╮╰╯-]*")
+"""A line between the header of a table and its rows."""
+_END_OF_JSON = re.compile(r"\"[\]},\s]+\Z")
+_LONGEST_HEAD = 400
+_MAX_ROWS = 500
+_LONGEST_ROW = 4096
+
+
+def _find_table_cells(text: str, places: Iterable[int]) -> Iterator[Span]:
+    """The secrets in tables.
+
+    Args:
+        text: The text to search.
+        places: Offsets of words that may name a secret, ascending.
+    """
+    seen = -1
+    for at in places:
+        if at < seen:
+            continue
+        start = text.rfind("\n", max(0, at - _LONGEST_HEAD), at) + 1
+        end = text.find("\n", at, at + _LONGEST_HEAD)
+        if (start == 0 and at > _LONGEST_HEAD) or (end < 0 and len(text) > at + _LONGEST_HEAD):
+            continue  # no header is that long
+        seen = end = len(text) if end < 0 else end
+        line = text[start:end]
+        bar = next((bar for bar in _BARS if bar in line), None)
+        if bar is None:
+            continue
+        cells = line.split(bar)
+        if columns := _find_columns(cells, bar):
+            yield from _find_below(text, end + 1, columns, bar, len(cells))
+
+
+def _find_columns(cells: list[str], bar: str) -> dict[int, str]:
+    """The columns whose names say that they hold secrets; none if the line is not a header."""
+    names = [cell.strip(_MARKS) for cell in cells]
+    if not _NAME.fullmatch(names[0]):
+        names[0] = cells[0].rpartition('"')[2].strip()  # a table inside JSON text
+    if sum(map(bool, names)) < 2 or not all(_NAME.fullmatch(name) for name in names):
+        return {}
+    if bar in ",;" and any(cell[:1].isspace() for cell in cells[1:]):
+        return {}  # a sentence, or a list in code
+    return {number: name for number, name in enumerate(names) if _names_secret(name)}
+
+
+def _find_below(text: str, at: int, columns: dict[int, str], bar: str, n_cells: int) -> Iterator[Span]:
+    for _ in range(_MAX_ROWS):
+        end = text.find("\n", at, at + _LONGEST_ROW)
+        if end < 0:
+            if len(text) - at > _LONGEST_ROW or at >= len(text):
+                return
+            end = len(text)
+        line = text[at:end]
+        cells = line.split(bar)
+        if len(cells) == n_cells:
+            starts = [at]
+            for cell in cells:
+                starts.append(starts[-1] + len(cell) + len(bar))
+            for number, name in columns.items():
+                yield from _judge_cell(starts[number], cells[number], name)
+        elif not _RULE.fullmatch(line):
+            return
+        at = end + 1
+
+
+def _names_secret(name: str) -> bool:
+    return _CLEAR_NAME.search(name) is not None and HARMLESS_NAMES.search(name) is None
+
+
+def _judge_cell(start: int, cell: str, name: str) -> Iterator[Span]:
+    value = _END_OF_JSON.sub("", cell).strip(_MARKS)
+    is_password = PASSWORD_WORDS.search(name) is not None
+    if is_secret(value, quoted=False, password=is_password) and is_random(value, 6 if is_password else 16):
+        first = start + cell.index(value)
+        yield first, first + len(value), name_type(name), value
 
 
 def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
@@ -316,8 +335,7 @@ def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
     """
     words = [*find_starts(f"(?i:{SECRET_WORDS})", text)]
     yield from _find_settings(text, words, check)
-    for start, end, name, value in find_table_cells(text, words) if "\n" in text else ():
-        yield start, end, name_type(name), value
+    yield from _find_table_cells(text, words) if "\n" in text else ()
     data = encode_text(text)
     for way in WAYS:
         for match in way.pattern.finditer(text) if compile_pattern(way.sign)(data) else ():
@@ -337,8 +355,6 @@ def _find_settings(text: str, words: Sequence[int], check: Callable[[], None]) -
     for at in words:
         check()
         matches = [_NAMED.match(text, at)]
-        if text.find("default", at, at + 400) >= 0:
-            matches.append(_DEFAULT.match(text, at))
         if _OPTION_NAME.search(text, max(0, at - 33), at) is not None:
             matches.append(_OPTION.match(text, at))
         yield from (span for match in matches if match is not None and (span := _judge(text, match)) is not None)
@@ -394,23 +410,9 @@ def _find_keys_of_services(text: str) -> Iterator[Span]:
             yield _make_span(match, "api_key")
 
 
-def _find_before_words(text: str) -> Iterator[Span]:
-    for match in _TRAILING.finditer(text):
-        value = match["bare"].rstrip(".,;:")
-        if is_random(value, 16) and is_secret(value, quoted=False, password=False):
-            yield match.start("bare"), match.start("bare") + len(value), "token", value
-
-
-def _find_inserted(text: str) -> Iterator[Span]:
-    for start, end, name, value in find_inserted_values(text):
-        yield start, end, name_type(name), value
-
-
 SPECIAL_WAYS: tuple[tuple[str, Callable[[str], Iterator[Span]]], ...] = (
     (OF_SERVICE, _find_keys_of_services),
     (r"(?i:cookie2?[\\\"'`\]]*[\s:=,]|\bcurl\b[^\n]*\s(?:-b|--cookie)[ =])", _find_cookies),
-    (rf"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+)*(?i:{SECRET_WORDS})", _find_before_words),
-    (rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)", _find_inserted),
 )  # fmt: skip
 """Signs of what needs more than one pattern, and what finds it."""
 

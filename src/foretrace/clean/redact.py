@@ -8,12 +8,12 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.clean.gate import Gate, Suspect
+from foretrace.clean.gate import Gate, Suspicion
 from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
 from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets, merge
 from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
@@ -32,9 +32,8 @@ TIMEOUT = "redaction_timeout"
 """Reason for dropping a trace with a text that takes too long."""
 _MAX_KNOWN = 1 << 15
 """Most texts whose findings are cached."""
-_SHORT_KEY = 64
-"""Most characters of a text that is its own cache key; longer ones are keyed by a digest."""
-_TextKey = str | bytes
+_WINDOW, _OVERLAP = 1 << 18, 1 << 15
+"""Characters of a long text that are searched together, and how many of them are searched twice."""
 _LEAST_KNOWN = 8
 """Fewest characters of a secret that is taken out everywhere in its trace once found."""
 
@@ -96,9 +95,9 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
-        self._known: dict[_TextKey, list[Suspect] | _Findings] = {}
-        """By text: the parts that must be searched, or what was found in them. Attempts at one task share much, and
-        logs of calls repeat the conversation with every call."""
+        self._known: dict[bytes, Suspicion | _Findings | None] = {}
+        """By digest of a text: what it may hold, or what was found in it. Attempts at one task share
+        much, and logs of calls repeat the conversation with every call."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
@@ -128,7 +127,7 @@ class Redactor:
         clean = {text: self._redact_text(text, key) for text, key in suspects.items()}
         return [clean.get(text, text) for text in texts]
 
-    def _redact_text(self, text: str, key: _TextKey) -> str:
+    def _redact_text(self, text: str, key: bytes) -> str:
         try:
             found = self._find(text, key)
         except TooSlowError:
@@ -153,20 +152,16 @@ class Redactor:
                     counts[number] = types
         return counts
 
-    def _find_suspects(self, texts: Iterable[str]) -> dict[str, _TextKey]:
+    def _find_suspects(self, texts: Iterable[str]) -> dict[str, bytes]:
         """The texts that may hold something, with the keys under which they are known."""
         if len(self._known) > _MAX_KNOWN:
             for key in [*itertools.islice(self._known, len(self._known) - _MAX_KNOWN // 2)]:
                 del self._known[key]
-        keys = {text: _make_key(text) for text in dict.fromkeys(texts)}
-        new = [text for text, key in keys.items() if key not in self._known]
-        parts: list[list[Suspect]] = [[] for _ in new]
-        for suspect in self._gate.find_suspects(new):
-            parts[suspect.text].append(suspect)
-        self._known |= {keys[text]: own for text, own in zip(new, parts, strict=True)}
-        return {text: key for text, key in keys.items() if self._known[key]}
+        keys = {text: _digest(text) for text in dict.fromkeys(texts)}
+        self._known |= {key: self._gate.suspect(text) for text, key in keys.items() if key not in self._known}
+        return {text: key for text, key in keys.items() if self._known[key] is not None}
 
-    def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, _TextKey]) -> Trace | Drop:
+    def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, bytes]) -> Trace | Drop:
         with contain_errors("redact", trace.key, quote=False):
             try:
                 texts = list(dict.fromkeys(texts))
@@ -189,18 +184,12 @@ class Redactor:
         # a trace that could not be searched is not written
         return Drop(INTERNAL_ERROR, "its secrets could not be taken out")
 
-    def _find(self, text: str, key: _TextKey) -> _Findings:
-        parts = self._known[key]
-        if isinstance(parts, _Findings):
-            return parts
+    def _find(self, text: str, key: bytes) -> _Findings:
+        known = self._known[key]
+        if isinstance(known, _Findings):
+            return known
         deadline = Deadline(self.settings.text_seconds)
-        found: list[Found] = []
-        for part in parts:
-            if part.has_name or part.tokens_end or part.has_blob:
-                piece = text[part.start : part.end]
-                tokens_end = max(0, part.tokens_end - part.start)
-                own = find_secrets(piece, deadline, named=part.has_name, tokens_end=tokens_end)
-                found += (f._replace(start=f.start + part.start, end=f.end + part.start) for f in own)
+        found = [] if known is None else list(self._search(text, known, deadline))
         if self.settings.emails or self.settings.addresses:
             found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
             deadline.check()
@@ -216,6 +205,16 @@ class Redactor:
         self._known[key] = made
         return made
 
+    def _search(self, text: str, known: Suspicion, deadline: Deadline) -> Iterator[Found]:
+        """The secrets in a text; a long one is searched in overlapping windows, most of which hold none."""
+        for at in range(0, len(text), _WINDOW):
+            begin = max(0, at - _OVERLAP)
+            piece = text[begin : at + _WINDOW]
+            held = known if len(piece) == len(text) else self._gate.suspect(piece)
+            if held is not None and any(held):
+                for each in find_secrets(piece, deadline, has_name=held.name, has_token=held.token):
+                    yield each._replace(start=each.start + begin, end=each.end + begin)
+
     def _plan(self, text: str, found: Sequence[Found], names: frozenset[str], known: dict[str, str]) -> list[Found]:
         """All that is replaced in a text: what was found in it, and what was found elsewhere in its trace."""
         deadline = Deadline(self.settings.text_seconds)
@@ -229,10 +228,7 @@ class Redactor:
         return merge(text, [*found, *more]) if more else list(found)
 
 
-def _make_key(text: str) -> _TextKey:
-    """The cache key of a text: itself if short, else a digest of 16 bytes."""
-    if len(text) <= _SHORT_KEY:
-        return text
+def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -257,12 +253,10 @@ def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool 
 
 
 def _is_placeholder(text: str) -> bool:
-    """Whether a text is the placeholder of a secret."""
     return PLACEHOLDER.fullmatch(text) is not None or USER_PLACEHOLDER.fullmatch(text) is not None
 
 
 def _list_placeholders(text: str) -> list[Found]:
-    """The placeholders in a text."""
     found = (
         [Found(m.start(), m.end(), m["type"], m[0]) for m in PLACEHOLDER.finditer(text)] if "<SECRET:" in text else []
     )
@@ -334,7 +328,6 @@ def _rewrite(trace: Trace, plans: dict[str, list[Found]]) -> Trace:
         trace, Rewriter(replace_text, lambda text: _redact_identity(text, plans.get(text, ())), move, take_counts)
     )
     take_counts()
-    _check_arguments(trace, clean)
     if not total:
         return clean
     # the ids of a prompt spell everything before it
@@ -368,27 +361,3 @@ def _forget_prompt_ids(message: Message) -> Message:
     if sampled is None or sampled.prompt_token_ids is None:
         return message
     return msgspec.structs.replace(message, sampled=msgspec.structs.replace(sampled, prompt_token_ids=None))
-
-
-def _check_arguments(before: Trace, after: Trace) -> None:
-    """Refuse a change that breaks arguments that were JSON.
-
-    Raises:
-        ValueError: they are no longer JSON.
-    """
-    for old, new in zip(before.messages, after.messages, strict=True):
-        for old_call, new_call in zip(old.tool_calls, new.tool_calls, strict=True):
-            if (
-                old_call.arguments != new_call.arguments
-                and _is_json(old_call.arguments)
-                and not _is_json(new_call.arguments)
-            ):
-                raise ValueError("arguments are not JSON any more")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return True

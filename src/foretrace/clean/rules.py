@@ -81,7 +81,7 @@ TOKENS = (
     Token("airtable_token", r"pat[A-Za-z0-9]{14}\.", r"[a-f0-9]{64}", sign=r"pat[A-Za-z0-9]{10}"),
     Token("asana_token", r"[12]/[0-9]{10,20}(?:/[0-9]{10,20})?:", r"[a-f0-9]{32}", sign=r"[0-9]{10}:[a-f0-9]{4}"),
     Token("mapbox_token", r"(?:[st]k|p)\.eyJ", r"[A-Za-z0-9_-]{20,300}\.[A-Za-z0-9_-]{16,60}"),
-    Token("dropbox_token", r"sl\.(?:u\.)?[A-Za-z0-9_-]{20}", r"[A-Za-z0-9_-]{100,1200}", sign=r"sl\.[A-Za-z0-9_-]{8}"),
+    Token("dropbox_token", r"sl\.(?:u\.)?[A-Za-z0-9_-]{20}", r"[A-Za-z0-9_-]{100,1200}", sign=r"sl\.(?:u\.)?[A-Za-z0-9_-]{8}"),
     Token("onepassword_key", r"ops_eyJ", r"[A-Za-z0-9+/=_-]{200,1500}"),
     Token("firebase_key", r"AAAA[A-Za-z0-9_-]{7}:APA91b", r"[A-Za-z0-9_-]{100,180}", sign=r":APA91b"),
     Token("age_key", r"AGE-SECRET-KEY-(?:PQ-)?1", r"[0-9A-Z]{50,80}"),

@@ -9,19 +9,15 @@ import functools
 import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from foretrace.clean.named_values import find_named_values
 from foretrace.clean.re2_patterns import compile_pattern, encode_text, find_starts
 from foretrace.clean.rules import TOKENS, Token
-from foretrace.clean.values import decode_base64, is_token, may_be_base64, measure_entropy
-from foretrace.clean.views import read_in_other_ways
+from foretrace.clean.values import decode_base64, is_token, may_be_base64
 
 _LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\[K)|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
-_AWS_SECRET = re.compile(
-    r"[^A-Za-z0-9+/]{1,60}?(?:[\w ]{0,40}[=:,\"' ]{1,6})?(?<![A-Za-z0-9+/])([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
-)
 _KEY_BEGIN = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----"
 )
@@ -29,14 +25,10 @@ _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|----
 _KEY_LINES = re.compile(
     r"(?:[\s\"'`>|\\,+-]|[A-Za-z0-9+/=]{12,}|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:][^\n]{0,200})*"
 )
-_PUTTY = re.compile(r"PuTTY-User-Key-File-\d:[^\n]{0,100}\n(?:[^\n]{0,300}\n){1,200}?Private-MAC: [a-f0-9]{32,80}")
-_JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\"\s*:\s*\"([A-Za-z0-9_-]{40,1400})\"")
 _RUN_BEGIN = r"[A-Za-z0-9+/_-]{24,}"
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 """Characters of base64 in a row."""
 _LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(?=[ \t]*(?:[\"'`\\|<>;&)]|\r|\n|\Z))")
-_LONGEST_HEAD = 1 << 10
-"""Most characters in the head of a token: for a JWT, everything before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
 _LEAST_WIDTH = 28
@@ -45,33 +37,85 @@ _LINES_AGAIN = 8
 """Lines read from a start that was already searched as part of a longer text."""
 
 
+_ESCAPE = re.compile(r"(\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$]))")
+_PERCENT = re.compile(r"(%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd]))")
+_COLOR = re.compile(r"(\x1b\[[0-9;]{0,12}[mK])")
+"""A terminal color, which `grep` puts around each match."""
+_PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_MAX_ESCAPES = 3
+"""Most levels of escaping that are decoded."""
+
+
+class View:
+    """One reading of a text, with the way back to offsets in the original."""
+
+    def __init__(self, text: str, before: View | None = None, pattern: re.Pattern[str] | None = None) -> None:
+        self.text = text
+        self._before = before
+        """The reading that this one was made from by replacing each match of the pattern; None for the original."""
+        self._pattern = pattern
+
+    def replace(self, pattern: re.Pattern[str], read: Callable[[str], str]) -> View | None:
+        """The text with each match of a pattern, which is a single group, replaced by one character, or by none; `None`
+        if there is no match."""
+        parts = pattern.split(self.text)  # half the time of `sub`, which makes a match object for each
+        parts[1::2] = map(read, parts[1::2])
+        return View("".join(parts), self, pattern) if len(parts) > 1 else None
+
+    def find_span(self, start: int, end: int) -> tuple[int, int]:
+        """Start and end in the original of the characters from `start` to `end`; `end` is above `start`."""
+        return (start, end) if self._before is None else (self._spans[start][0], self._spans[end - 1][1])
+
+    @functools.cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        """Start and end in the original of each character. Computed only if a secret was found, which is rare."""
+        if self._before is None or self._pattern is None:
+            return [(place, place + 1) for place in range(len(self.text))]
+        before = self._before._spans
+        matches = [match.span() for match in self._pattern.finditer(self._before.text)]
+        has_characters = len(self.text) > len(before) - sum(end - start for start, end in matches)
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for start, end in matches:
+            spans += before[at:start]
+            if has_characters:
+                spans.append((before[start][0], before[end - 1][1]))
+            at = end
+        return spans + before[at:]
+
+
+def read_in_other_ways(text: str) -> Iterator[View]:
+    """The text itself, with each level of escapes decoded, and without terminal colors."""
+    views = [View(text)]
+    while len(views) <= _MAX_ESCAPES and "\\" in views[-1].text:
+        if (decoded := views[-1].replace(_ESCAPE, _read_escape)) is None:
+            break
+        views.append(decoded)
+    yield from views
+    if "%" in text and (plain := views[0].replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
+        yield plain
+    for view in views:
+        if "\x1b[" in view.text and (plain := view.replace(_COLOR, lambda _: "")) is not None:
+            yield plain
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _read_escape(found: str) -> str:
+    return chr(int(found[2:], 16)) if found[1] in "ux" else _PLAIN.get(found[1], found[1])
+
+
 @functools.cache
 def _compile_heads() -> re.Pattern[str]:
-    """How tokens begin, all kinds in one pattern."""
     return re.compile(_LEFT + "(?:" + "|".join(f"(?:{token.head})" for token in TOKENS) + ")")
 
 
 @functools.cache
 def _compile_tokens() -> list[tuple[Token, re.Pattern[str]]]:
-    """The kinds of tokens, each with the pattern of a whole one."""
     return [(token, re.compile(rf"({token.head})({token.body})(?![A-Za-z0-9])")) for token in TOKENS]
 
 
-_COUNT = re.compile(r"\{(\d+)(?:,\d*)?\}")
-_BODY_BEGIN = re.compile(r"(\[[^\]]*\])\{(\d+)")
-_MAX_HEAD_COUNT, _MAX_BODY_BEGIN = 6, 8
-"""Most repetitions that the quick check for tokens counts."""
-
-
-def _shorten(token: Token) -> str:
-    """A quick pattern for the token: its head, and the first characters of its body."""
-    head = _COUNT.sub(lambda count: f"{{{min(_MAX_HEAD_COUNT, int(count[1]))},}}", token.head)
-    body = _BODY_BEGIN.match(token.body)
-    return f"(?:{head}){body[1]}{{{min(_MAX_BODY_BEGIN, int(body[2]))}}}" if body else f"(?:{head})"
-
-
-_QUICK_LOOK = "|".join(map(_shorten, TOKENS))
-"""For RE2: looking for heads everywhere takes many times as long, and few texts that the gate lets through have one."""
+_QUICK_LOOK = "|".join(dict.fromkeys(token.sign or token.head for token in TOKENS))
+"""For RE2: the beginnings of tokens, without what takes long to look for."""
 
 
 class Found(NamedTuple):
@@ -103,29 +147,25 @@ class Deadline:
 
 
 def find_secrets(
-    text: str, deadline: Deadline, *, named: bool = True, tokens_end: int | None = None, depth: int = 0
+    text: str, deadline: Deadline, *, has_name: bool = True, has_token: bool = True, depth: int = 0
 ) -> list[Found]:
     """The secrets in a text, in order and without overlaps.
 
     Args:
-        named: Whether to include those recognizable only by a name, a header or a command before them.
-        tokens_end: The offset before which tokens of known kinds are looked for; `None` looks everywhere.
+        has_name: Whether to look for those recognizable only by a name, a header or a command before them.
+        has_token: Whether to look for tokens of known kinds.
         depth: How many layers of base64 this text was decoded from.
 
     Raises:
         TooSlowError: the deadline is over.
     """
-    if tokens_end is None:
-        tokens_end = len(text)
     found: list[Found] = []
     for number, view in enumerate(read_in_other_ways(text)):
         deadline.check()
         ways = (
-            _find_tokens(view.text, tokens_end)
-            if tokens_end > 0 and compile_pattern(_QUICK_LOOK)(encode_text(view.text))
-            else (),
+            _find_tokens(view.text) if has_token and compile_pattern(_QUICK_LOOK)(encode_text(view.text)) else (),
             _find_keys(view.text),
-            (Found(*span) for span in find_named_values(view.text, deadline.check)) if named else (),
+            (Found(*span) for span in find_named_values(view.text, deadline.check)) if has_name else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
         )
         for way in ways:
@@ -149,18 +189,16 @@ def merge(text: str, found: list[Found]) -> list[Found]:
     return merged
 
 
-def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
-    at, limit = 0, tokens_end + _LONGEST_HEAD
+def _find_tokens(text: str) -> Iterator[Found]:
+    at = 0
     heads = _compile_heads()
-    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
+    while (head := heads.search(text, at)) is not None:
         at = head.start() + 1
         for token, pattern in _compile_tokens():
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
                 continue
             yield Found(match.start(), match.end(), token.type, match[0])
             at = match.end()
-            if token.type == "aws_key_id" and (pair := _AWS_SECRET.match(text, at)) and measure_entropy(pair[1]) > 4:
-                yield Found(pair.start(1), pair.end(1), "aws_secret_key", pair[1])
             break
 
 
@@ -180,12 +218,6 @@ def _find_keys(text: str) -> Iterator[Found]:
                 body, stop = (lines[0], lines.end()) if lines else ("", 0)
             if _is_key_body(body):
                 yield Found(begin.start(), stop, "private_key", "".join(text[begin.start() : stop].split()))
-    if "PuTTY-User-Key-File" in text:
-        for match in _PUTTY.finditer(text):
-            yield Found(match.start(), match.end(), "private_key", match[0])
-    if '"kty"' in text:
-        for match in _JWK.finditer(text):
-            yield Found(match.start(1), match.end(1), "private_key", match[1])
 
 
 def _is_key_body(body: str) -> bool:

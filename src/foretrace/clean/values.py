@@ -150,40 +150,12 @@ def is_random(value: str, least: int = 16) -> bool:
     return has_both and len(set(value)) >= 6 and measure_entropy(value) >= (2.9 if len(value) >= 12 else 2.2)
 
 
-def is_short_password(value: str) -> bool:
-    """Whether four or five characters are so mixed that they can only be a password."""
-    kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
-    return len(value) in (4, 5) and kinds >= 3 and not is_placeholder(value) and not _CODE.search(value)
-
-
-_COMMON_PAIRS = read_words(
-    "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro "
-    "ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so "
-    "rs un lo wa ge ie wh ee wi em ad ol rt po we na ul ni ts mo ow pa im mi ai sh ir su id os iv ia am fi ci vi pl "
-    "ig tu ev ld ry mp fe bl ab gh ty op wo sa ay ex ke fr oo av ag if ap gr od bo sp rd do uc bu ei ov by rm ep tt "
-    "oc fa ef cu rn sc gi da yo cr cl du ga qu ue ff ba ey ls va um pp ua up lu go ht ru ug ds lt pi rc rr eg au ck "
-    "ew mu br bi pt ak pu ui rg ib tl ny ki rk ys ob mm fu ph og ms ye ud mb ip ub oi rl gu dr hr cc tw ft wn nu af "
-    "hu nn eo vo rv nf xp gn sm fl iz ok nl my gl aw ju oa eq sy sl ps jo lf nv je nk kn gs dy hy ze ks xt bs ik dd "
-    "pt rp sk xi oe oy ws lv dl rf eu dg wr xa yi nm eb rb tm xc eh tc gy ja hn yp za gg ym sw bj lm cs ii ix xe oh "
-    "lk dv lp ax ox uf dm iu sf bt ka yt ek pm ya gt wl rh yl hs ah yc yb hl key tok db ap pi ssh"
-)
-
-
 def is_gibberish(value: str) -> bool:
-    """Whether a text of letters is not made of words: most of its letter pairs are rare in English."""
-    words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", value))
-    letters = "".join(words)
-    is_odd = re.search(r"[A-Z]{2}[a-z]|[a-z][A-Z](?![a-z])", value) is not None
-    if len(letters) < (9 if is_odd else 12):
-        return False
-    pairs = [word[i : i + 2].lower() for word in words for i in range(len(word) - 1)]
-    common = sum(pair in _COMMON_PAIRS for pair in pairs)
-    switches = sum(a.islower() != b.islower() for a, b in itertools.pairwise(letters))
-    return (
-        (not pairs or common / len(pairs) < 0.62)
-        if switches < 4 and not is_odd
-        else (common / max(1, len(pairs)) < 0.8)
-    )
+    """Whether the letters of a text are not those of words: they change between cases, or few of them are vowels."""
+    letters = "".join(_LETTERS.findall(value))
+    changes = sum(a.islower() != b.islower() for a, b in itertools.pairwise(letters))
+    vowels = len(re.findall("(?i)[aeiou]", letters))
+    return len(letters) >= 9 and (changes >= 0.4 * len(letters) or vowels <= 0.2 * len(letters))
 
 
 _PLAIN_BYTES = bytes([9, 10, 13, *range(32, 127)])

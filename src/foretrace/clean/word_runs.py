@@ -33,15 +33,6 @@ _LINE_NUMBER = re.compile(rb"(?m)^[ \t]*\d+[ \t]*(?:[:|\t]|  )")
 _BOUND = b" \xff "
 """Separates two texts: a word that no text contains, since it is not UTF-8."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_BLOCK = 1 << 15
-"""Bytes of a text that are read at once."""
-_BASE = 0xD6E8FEB86659FD93
-_POWERS, _INVERSE_POWERS = (
-    np.cumprod(np.append(np.uint64(1), np.full(_BLOCK - 1, base, np.uint64)), dtype=np.uint64)
-    for base in (_BASE, pow(_BASE, -1, 1 << 64))
-)
-"""Powers of the base, up to the length of a block."""
-
 Array = np.ndarray[Any, Any]
 
 
@@ -175,35 +166,8 @@ def number_words(text: str) -> Array:
 
 
 def _number(blanked: bytes) -> Array:
-    numbers: list[Array] = [np.empty(0, np.uint32)]
-    start = 0
-    while start < len(blanked):
-        end = start + _BLOCK
-        if end >= len(blanked):
-            end = len(blanked)
-        elif (cut := blanked.rfind(b" ", start, end)) >= 0:
-            end = cut
-        else:  # a single word that is longer
-            stop = blanked.find(b" ", end)
-            end = stop if stop >= 0 else len(blanked)
-            numbers.append(np.array([zlib.crc32(blanked[start:end])], np.uint32))
-            start = end
-        numbers.append(_number_block(np.frombuffer(blanked, np.uint8, end - start, start)))
-        start = end + 1
-    return np.concatenate(numbers)
-
-
-def _number_block(data: Array) -> Array:
-    """The words of up to `_BLOCK` bytes as numbers. Each is a polynomial hash of its bytes, computed as the difference
-    of two prefix sums over the block."""
-    is_word = np.zeros(len(data) + 2, np.bool_)
-    np.not_equal(data, ord(" "), out=is_word[1:-1])
-    edges = np.flatnonzero(is_word[1:] != is_word[:-1])
-    starts, ends = edges[::2], edges[1::2]
-    sums = np.zeros(len(data) + 1, np.uint64)
-    np.cumsum(data * _POWERS[: len(data)], out=sums[1:])
-    hashes = (sums[ends] - sums[starts]) * _INVERSE_POWERS[starts]
-    return (hashes * _FACTOR >> np.uint64(32)).astype(np.uint32)
+    words = blanked.split()
+    return np.fromiter(map(zlib.crc32, words), np.uint32, len(words))
 
 
 def blank(text: str, *, keeps_length: bool = True) -> bytes:
@@ -224,7 +188,6 @@ def blank(text: str, *, keeps_length: bool = True) -> bytes:
 
 
 def _has_line_numbers(data: bytes) -> bool:
-    """Whether most of the first lines begin with a number."""
     lines = data[:2048].split(b"\n", 24)[:24]
     return len(lines) > 2 and sum(map(bool, map(_LINE_NUMBER.match, lines))) * 2 > len(lines)
 
@@ -238,7 +201,6 @@ def _find_varied(numbers: Array) -> Array:
 
 
 def _hash_windows(numbers: Array) -> Array:
-    """The hash of each seed, as uint64."""
     if len(numbers) < SEED_WORDS:
         return np.empty(0, np.uint64)
     values = (numbers.astype(np.uint64) + np.uint64(1)) * _FACTOR

@@ -175,7 +175,6 @@ class _Builder:
         return folder
 
     def run(self) -> BuildReport:
-        """Build and check the rows, and write manifest and card."""
         check_room(self._settings)
         before = [store.compute_fingerprint() for store in self._stores]
         jobs = make_jobs(self._stores, self._settings, self._corrections)
@@ -310,7 +309,6 @@ class _Builder:
         return jobs, built, {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
-        """The guesses whose mistakes become pairs, if there are any."""
         if not self._settings.mistakes:
             return None
         if PAIRED.name not in self._configs:
@@ -341,7 +339,6 @@ class _Builder:
         )
 
     def _count_rows(self, built: ShardResult) -> Counter[str]:
-        """Number of rows written by config, including candidates."""
         return Counter({name: sum(file.rows for file in built.list_files(name)) for name in self._configs})
 
     def _check_and_select(

@@ -184,7 +184,6 @@ def make_evaluation(manifest: Mapping[str, Any], configs: Sequence[Config], repo
 
 
 def _write_scoring(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> list[str]:
-    """How a model is scored on the eval rows, if there are any."""
     scored = [config.name for config in configs if config.has_references]
     if not scored or manifest["settings"].get("target") == "message":
         return []
@@ -221,7 +220,6 @@ def _write_gates(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
-    """The section on difficulty, if it was measured."""
     families = manifest.get("difficulty")
     if not families:
         return []
@@ -259,7 +257,6 @@ _FILTER_TITLES = {"license": "license", "benchmarks": "benchmark", "flags": "fla
 
 
 def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
-    """The outcome for the traces of each source, if the manifest has it."""
     sources: Mapping[str, Any] = manifest.get("by_source", {})
     if not sources:
         return []

@@ -45,6 +45,5 @@ def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
 
 
 def _count_demo_traces(store: TraceStore) -> tuple[int, int]:
-    """Number of traces of the demo model, and of all traces in the folder."""
     models = Counter(store.read_columns("model")["model"].to_pylist())
     return sum(count for model, count in models.items() if is_demo_model(model)), models.total()

@@ -103,7 +103,6 @@ def _read_arguments(call: ToolCall, group: str) -> dict[str, dict[str, _Groups]]
 
 
 def _make_spec(name: str, given: dict[str, dict[str, _Groups]], group: str) -> ToolSpec:
-    """The tool as seen in groups other than this one."""
     properties: dict[str, Any] = {}
     for argument, types in sorted(given.items()):
         kinds = sorted(kind for kind, groups in types.items() if {*groups} - {group})

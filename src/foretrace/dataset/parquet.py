@@ -142,8 +142,9 @@ class TableWriter:
         """Write the remaining rows, and return the number of rows in the file."""
         self._flush()
         if self._writer is not None:
+            features = {name: _FEATURES[kind] for name, kind in self._config.columns.items()}
             try:
-                self._writer.add_key_value_metadata({"huggingface": make_features(self._config)})
+                self._writer.add_key_value_metadata({"huggingface": json.dumps({"info": {"features": features}})})
                 self._writer.close()
                 self._partial.replace(self.path)
             except OSError as error:
@@ -172,27 +173,38 @@ def make_table(config: Config, rows: list[dict[str, Any]]) -> Any:
     return pa.table(arrays, names=list(config.columns))
 
 
+_ACTION = {"names": ACTIONS, "_type": "ClassLabel"}
+_TEXT = {"dtype": "string", "_type": "Value"}
+_FEATURES: dict[ColumnType, dict[str, Any]] = {
+    "string": _TEXT,
+    "strings": {"feature": _TEXT, "_type": "List"},
+    "int": {"dtype": "int32", "_type": "Value"},
+    "float": {"dtype": "float64", "_type": "Value"},
+    "bool": {"dtype": "bool", "_type": "Value"},
+    "action": _ACTION,
+    "actions": {"feature": _ACTION, "_type": "List"},
+    "messages": {"feature": {"role": _TEXT, "content": _TEXT}, "_type": "List"},
+    "json_list": {"feature": {"_type": "Json"}, "_type": "List"},
+}
+"""The features of columns, as the `datasets` library stores them in a Parquet file."""
+
+
 def _make_array(kind: ColumnType, values: list[Any]) -> Any:
     import pyarrow as pa
 
     if kind == "messages":
         return _make_message_array(values)
-    if kind == "action":
-        return pa.array([_ACTION_INDEX[v] for v in values], pa.int64())
-    if kind == "actions":
-        return pa.array([[_ACTION_INDEX[v] for v in items] for items in values], pa.list_(pa.int64()))
     if kind == "json_list":
         # Not `cast`, which imports pyarrow.compute (0.1 s).
         lists: Any = pa.array(values, pa.list_(pa.string()))
         return pa.ListArray.from_arrays(lists.offsets, pa.ExtensionArray.from_storage(pa.json_(), lists.values))
-    types = {
-        "string": pa.string(),
-        "strings": pa.list_(pa.string()),
-        "int": pa.int32(),
-        "float": pa.float64(),
-        "bool": pa.bool_(),
-    }
-    return pa.array(values, types[kind])
+    if kind == "action":
+        values = [_ACTION_INDEX[v] for v in values]
+    elif kind == "actions":
+        values = [[_ACTION_INDEX[v] for v in items] for items in values]
+    feature = _FEATURES[kind]
+    item = pa.type_for_alias(feature.get("feature", feature).get("dtype", "int64"))
+    return pa.array(values, pa.list_(item) if "feature" in feature else item)
 
 
 class _Numbers(dict[str, int]):
@@ -224,24 +236,6 @@ def _make_message_array(values: list[Sequence[tuple[str, str]]]) -> Any:
         names=["role", "content"],
     )
     return pa.ListArray.from_arrays(pa.array(offsets), struct)
-
-
-def make_features(config: Config) -> str:
-    """The config's features as the `datasets` library stores them in a Parquet file."""
-    action = {"names": ACTIONS, "_type": "ClassLabel"}
-    text = {"dtype": "string", "_type": "Value"}
-    made: dict[str, Any] = {
-        "string": text,
-        "strings": {"feature": text, "_type": "List"},
-        "int": {"dtype": "int32", "_type": "Value"},
-        "float": {"dtype": "float64", "_type": "Value"},
-        "bool": {"dtype": "bool", "_type": "Value"},
-        "action": action,
-        "actions": {"feature": action, "_type": "List"},
-        "messages": {"feature": {"role": text, "content": text}, "_type": "List"},
-        "json_list": {"feature": {"_type": "Json"}, "_type": "List"},
-    }
-    return json.dumps({"info": {"features": {name: made[kind] for name, kind in config.columns.items()}}})
 
 
 def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:

@@ -68,56 +68,17 @@ def _make_canonical(arguments: str) -> str:
 _TOOL_TAG = re.compile(r"<(?=/?tool_(?:call|response))", re.IGNORECASE)
 
 
-DESCRIPTION_CHARS = (None, 200, 60, 0)
-"""Description lengths to try if there is too little room, in characters. 0 drops descriptions of arguments."""
-_LEAST_CHARS = 60
-"""Fewest characters kept of a tool's own description."""
-
-
 @lru_cache(maxsize=4096)
-def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
+def encode_tool(tool: ToolSpec) -> str:
     """The tool as `{"name":N,"description":D,"parameters":{...}}`; a schema that is not JSON becomes a string.
 
     A tag of a call or result in a description is written with a JSON escape: it decodes to the same text, but is not a
     tag.
-
-    Descriptions longer than `longest` are cut and say so. With 0, those of the arguments are left out, and how many
-    characters that is stands after the object.
     """
-    whole = parameters = _squeeze(tool.parameters)
-    description = tool.description
-    if longest is not None:
-        parameters = _shorten_schema(whole, longest)
-        description = _cut(description, longest or _LEAST_CHARS)
-    gone = len(whole) - len(parameters) if longest == 0 else 0
+    parameters = _squeeze(tool.parameters)
     held = f',"parameters":{parameters}' if parameters else ""
-    text = f'{{"name":{encode_json(tool.name)},"description":{encode_json(description)}{held}}}'
-    return _TOOL_TAG.sub(r"\\u003c", text) + (f" [{gone} characters left out]" if gone > 0 else "")
-
-
-def _shorten_schema(schema: str, longest: int) -> str:
-    """JSON text of the schema with shorter descriptions; unchanged if it cannot be written again."""
-    try:
-        return encode_json(_shorten(try_decode(schema), longest))
-    except (ValueError, RecursionError):  # infinite numbers, or nested too deep
-        return schema
-
-
-def _cut(text: str, longest: int) -> str:
-    gone = len(text) - longest
-    return f"{text[:longest]}[{gone} characters left out]" if gone > 0 else text
-
-
-def _shorten(value: Any, longest: int) -> Any:
-    """A schema with its descriptions cut, or left out with 0. A property named `description` is an object and stays."""
-    if isinstance(value, dict):
-        kept = {k: v for k, v in value.items() if longest or not _is_description(k, v)}
-        return {k: _cut(v, longest) if _is_description(k, v) else _shorten(v, longest) for k, v in kept.items()}
-    return [_shorten(one, longest) for one in value] if isinstance(value, list) else value
-
-
-def _is_description(key: str, value: Any) -> bool:
-    return key == "description" and isinstance(value, str)
+    text = f'{{"name":{encode_json(tool.name)},"description":{encode_json(tool.description)}{held}}}'
+    return _TOOL_TAG.sub(r"\\u003c", text)
 
 
 def is_described(tool: ToolSpec, text: str) -> bool:

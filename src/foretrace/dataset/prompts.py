@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,6 @@ from foretrace.dataset.prompt_digests import digest_prompt
 from foretrace.dataset.prompt_texts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
-    DESCRIPTION_CHARS,
     JOIN,
     encode_tool,
     find_side,
@@ -97,7 +96,7 @@ class HistoryWindow:
         return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
 
 
-RENDERER_VERSION = "4"
+RENDERER_VERSION = "5"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
 """Approximate tokens that a chat template adds around a message."""
@@ -290,7 +289,6 @@ class Prompts:
         return _Head(system, task, sum(map(self._counter.count_message, [system.content, *task, *marks])))
 
     def _read_own_text(self) -> str:
-        """The agent's system text."""
         return "\n\n".join(make_message_text(message) for message in self._messages[: self._start])
 
     def render(self, index: int) -> list[ChatText]:
@@ -359,7 +357,6 @@ class Prompts:
         return max(0, index - self._first)
 
     def _choose(self, index: int) -> tuple[_History, int, int]:
-        """The history that the prompt at `index` shows, and where its messages start and end."""
         if index not in self._chosen:
             self._chosen[index] = self._find_history(index)
         return self._chosen[index]
@@ -391,12 +388,8 @@ class Prompts:
         if all(is_described(tool, own) for tool in tools):
             return self._clip(part, limit)
         room = max(limit // 2, limit - count(part))
-        lines: list[str] = []
-        for longest in DESCRIPTION_CHARS:
-            lines = [encode_tool(tool, longest) for tool in tools]
-            if count(TOOLS_HEADING + "\n".join(lines)) <= room:
-                break
-        else:
+        lines = [encode_tool(tool) for tool in tools]
+        if count(TOOLS_HEADING + "\n".join(lines)) > room:
             lines = self._clip_evenly(lines, room - count(TOOLS_HEADING))
         listed = TOOLS_HEADING + "\n".join(lines)
         return self._clip(self._clip(part, max(0, limit - count(listed))) + listed, limit)
@@ -429,24 +422,6 @@ _TASK = Task(id="agent", group="agent")
 _PROVENANCE = Provenance(origin="imported", source="agent")
 
 
-class _Settings(msgspec.Struct):
-    target: TargetFormat
-    max_context_tokens: int
-    window: Window = "sliding"
-
-
-class _Versions(msgspec.Struct):
-    renderer: str
-
-
-class _Manifest(msgspec.Struct):
-    """The part of a manifest that says how prompts are made."""
-
-    settings: _Settings
-    versions: _Versions
-    token_counter: str
-
-
 class PromptRenderer:
     """Renders prompts like those of a dataset for other messages."""
 
@@ -461,10 +436,11 @@ class PromptRenderer:
             UsageError: the dataset was built with another tokenizer.
         """
         try:
-            manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes(), type=_Manifest)
-        except (OSError, msgspec.DecodeError) as error:
+            manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes())
+            version, counted_by = manifest["versions"]["renderer"], manifest["token_counter"]
+            self._settings: dict[str, Any] = manifest["settings"]
+        except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
             raise BuildError(f"{dataset}: is not a foretrace dataset: {error}") from None
-        version = manifest.versions.renderer
         if version != RENDERER_VERSION:
             raise BuildError(
                 f"{dataset}: its prompts are of version {version} of the renderer, and this is version "
@@ -472,10 +448,9 @@ class PromptRenderer:
             )
         file = None if tokenizer is None else str(tokenizer)
         self._counter = make_token_counter(file)
-        if self._counter.method != manifest.token_counter:
-            why = f": the dataset's prompts are counted by {manifest.token_counter}, and not by {self._counter.method}"
+        if self._counter.method != counted_by:
+            why = f": the dataset's prompts are counted by {counted_by}, and not by {self._counter.method}"
             raise UsageError(Setting("tokenizer", file), why)
-        self._settings = manifest.settings
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[dict[str, str]]:
         """The prompt for the agent's next message: `{"role", "content"}` messages for a chat server.
@@ -485,6 +460,6 @@ class PromptRenderer:
             tools: The tools the agent is offered.
         """
         trace = Trace(key="", task=_TASK, messages=tuple(messages), tools=tuple(tools), provenance=_PROVENANCE)
-        settings = self._settings
-        prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter, settings.window)
+        target, most, window = (self._settings[name] for name in ("target", "max_context_tokens", "window"))
+        prompts = Prompts(trace, target, most, self._counter, window)
         return [message._asdict() for message in prompts.render(len(messages))]

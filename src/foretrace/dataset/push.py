@@ -228,7 +228,6 @@ def _read_manifest(dataset: Path) -> tuple[_Manifest, bytes]:
 
 
 def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool) -> None:
-    """Refuse failed gates, and undecided ones unless they are allowed."""
     failed = ", ".join(gate.name for gate in gates if gate.verdict not in ("pass", "undecided", "removed"))
     if failed:
         raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
@@ -266,7 +265,6 @@ def _plan_repositories(
 
 
 def _read_references(dataset: Path) -> References | None:
-    """The figures of the references, if they belong to this version of the dataset."""
     try:
         found = read_references(dataset)
         return found if found is not None and found.dataset == digest_dataset(dataset) else None
@@ -366,7 +364,6 @@ class _Hub:
             raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(orgs)) or 'none'}")
 
     def prepare(self, repo_id: str, *, private: bool) -> str | None:
-        """Create the repository if needed, and return the commit at its head."""
         # not False: an organization whose repositories are private by default keeps them so
         visibility = private or None
         make = partial(self._api.create_repo, repo_id, repo_type="dataset", private=visibility, exist_ok=True)
@@ -380,7 +377,6 @@ class _Hub:
         return info.sha
 
     def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
-        """Send everything that differs from the head `before` in one commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id

@@ -185,7 +185,6 @@ def make_manifest(
 
 
 def _count_by(counts: Mapping[_T, int], name: Callable[[_T], str]) -> dict[str, int]:
-    """The counts by the name of what is counted, sorted."""
     named = Counter[str]()
     for counted, number in counts.items():
         named[name(counted)] += number

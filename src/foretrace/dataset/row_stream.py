@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from foretrace.core.errors import ForetraceWarning, Setting, UsageError
 from foretrace.core.store import TraceStore
 from foretrace.dataset.demonstration import refuse_demo_traces
 from foretrace.dataset.parquet import RowWindow, make_table, read_values
 from foretrace.dataset.plan import check_room, make_empty_error, make_jobs, plan_build
-from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.recipes.base import Config, Recipe, load_recipes
 from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
@@ -46,7 +44,7 @@ class RowStream:
         self._split = split
         self._settings = settings
         self._jobs = make_jobs(self._stores, settings, settings.read_corrections())
-        self._held_out: Digests | None = None
+        self._held_out: set[bytes] | None = None
         self._told: list[str] = []
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -56,12 +54,13 @@ class RowStream:
                 plan = plan_build(self._stores, self._settings, self._jobs, _run, Path(scratch))
             self._jobs, self._told = [msgspec.structs.replace(job, labels="") for job in plan.jobs], plan.warnings
             self._held_out = self._find_held_out_prompts()
+        held_out = self._held_out
         outcomes, drops, made = Counter[str](), Counter[str](), False
         for job in self._jobs:
             window = RowWindow(self._config, self._settings.seed)
             for _, attempts in read_tasks(job, self._split):
                 for attempt in attempts:
-                    attempt.targets = [t for t in attempt.targets if not self._is_held_out(t.prompt_digest)]
+                    attempt.targets = [t for t in attempt.targets if t.prompt_digest not in held_out]
                 outcomes.update(OUTCOME_NAMES[attempt.trace.outcome.success] for attempt in attempts)
                 task = TaskAttempts(attempts, self._split, self._settings, drops)
                 for row in self._recipe.rows(task):
@@ -76,20 +75,14 @@ class RowStream:
         if not made:
             warnings.warn("; ".join([f"no row of {self._split}", *self._told]), ForetraceWarning, stacklevel=2)
 
-    def _find_held_out_prompts(self) -> Digests:
+    def _find_held_out_prompts(self) -> set[bytes]:
         """Prompts that are kept by a more held-out split."""
         found: set[bytes] = set()
         for split in SPLITS[SPLITS.index(self._split) + 1 :]:
             for job in self._jobs:
                 for _, attempts in read_tasks(job, split):
                     found.update(t.prompt_digest for attempt in attempts if attempt.wanted for t in attempt.targets)
-        return pack_digests(found)
-
-    def _is_held_out(self, prompt: bytes) -> bool:
-        assert self._held_out is not None
-        number = np.frombuffer(prompt, dtype=self._held_out.dtype)[0]
-        place = int(np.searchsorted(self._held_out, number))
-        return place < len(self._held_out) and self._held_out[place] == number
+        return found
 
     def _show(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if rows:
@@ -106,7 +99,6 @@ def _run(_doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iter
 
 
 def _find_config(name: str, settings: BuildSettings) -> tuple[Recipe, Config]:
-    """The config of this name, and the recipe that makes its rows."""
     recipes = load_recipes(settings.recipes)
     plain = [r for r in recipes if not any(c.pair_families or c.selector is not None for c in r.configs)]
     found = [(recipe, config) for recipe in plain for config in recipe.configs if config.name == name]

@@ -229,7 +229,6 @@ class _ShardBuilder:
                 writer.discard()
 
     def add(self, split: str, attempts: list[Attempt]) -> None:
-        """Build the rows of the attempts at one task in one group."""
         for attempt in attempts:
             self.counts.with_inferred_tools += attempt.has_inferred_tools
             self.counts.corrected += sum(label.corrected for label in attempt.labels)
@@ -293,7 +292,6 @@ class _ShardBuilder:
         return self._writers[config, split]
 
     def finish(self) -> ShardResult:
-        """Close the files."""
         for config, selector in self._selectors.items():
             for row in selector.select(final=False):
                 self._get_writer(config, "test").add(row)

@@ -228,7 +228,6 @@ def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Float
 
 
 def _measure_sizes(text: str) -> tuple[float, ...]:
-    """Characters, UTF-8 bytes, lines, and characters of the longest line."""
     lines = text.split("\n")
     return len(text), len(_encode_utf8(text)), len(lines), max(map(len, lines))
 
@@ -274,7 +273,6 @@ def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[A
 
 
 def _normalize(rows: Any) -> Any:
-    """Sparse rows scaled to unit length, except rows of zeros."""
     lengths = np.sqrt(np.add.reduceat(np.append(rows.data**2, 0.0), rows.indptr[:-1]))
     lengths[np.diff(rows.indptr) == 0] = 1.0
     rows.data /= np.repeat(lengths, np.diff(rows.indptr))

@@ -101,7 +101,6 @@ class _ChatTemplate:
         return text, spans
 
     def encode(self, text: str, spans: list[Span], where: str) -> tuple[list[int], list[Span]]:
-        """Ids of the text, and the spans in tokens."""
         if not self._joins:
             return self._encode_whole(text, spans, where)
         ids: list[int] = []
@@ -232,7 +231,6 @@ def render_row(tokenizer: Any, prompt: Sequence[ChatText], answer: Sequence[Chat
 
 
 def _write_arguments(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with its calls' arguments as JSON text."""
     if "tool_calls" not in message:
         return message
     functions = [call["function"] for call in message["tool_calls"]]

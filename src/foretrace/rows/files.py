@@ -273,18 +273,12 @@ def _read_document(chunks: Iterator[bytes]) -> Iterator[bytes | Value]:
 
 
 def list_rows(document: Any) -> list[Any]:
-    """The rows in one JSON value: under one of `DOCUMENT_LISTS`; under the ids of rows (names with a number, of objects
-    that have a list of objects in common); or else the value itself."""
+    """The rows in one JSON value: under one of `DOCUMENT_LISTS`, or else the value itself."""
     if not isinstance(document, dict):
         return [document]
     for name in DOCUMENT_LISTS:
         if isinstance(rows := document.get(name), list):
             return rows
-    named: list[Any] = [row for row in document.values() if isinstance(row, dict)]
-    if len(named) == len(document) > 1 and all(any(map(str.isdigit, name)) for name in document):
-        lists = [{key for key, value in row.items() if isinstance(value, list) and value} for row in named]
-        if any(isinstance(named[0][key][0], dict) for key in set.intersection(*lists)):
-            return [{"id": name, **row} for name, row in document.items()]
     return [document]
 
 

@@ -115,7 +115,6 @@ def read_head(path: Path) -> FileHead:
 
 
 def _keep_objects(rows: Iterator[Any], count: int) -> tuple[dict[str, Any], ...]:
-    """The first rows that can be read."""
     return tuple(row for row in itertools.islice(rows, count) if isinstance(row, dict))
 
 
@@ -139,7 +138,6 @@ def _take(chunks: Iterator[bytes]) -> bytes:
 
 
 def _has_enough(chunk: bytes) -> bool:
-    """Whether the first bytes of a file contain enough records."""
     text = chunk.lstrip()
     return text.startswith((b"{", b"[")) and text.count(b"\n") > _MIN_RECORDS and _is_record(text.partition(b"\n")[0])
 

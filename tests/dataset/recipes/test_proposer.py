@@ -7,22 +7,15 @@ from typing import Any
 
 import msgspec
 
-from dataset.little import corpus, rows, runs, says, seen, trace, user
-from foretrace.api.datasets import build
-from foretrace.core.store import write_traces
+from dataset.little import build, corpus, rows, runs, says, seen, trace, user
 from foretrace.core.trace import Message, Outcome, ToolCall
-
-
-def built(folder: Path, *traces: Any, **settings: Any) -> dict[str, Any]:
-    write_traces(traces, folder / "t")
-    return build(folder / "t", out=folder / "d", statistical_gates=False, **settings).manifest
 
 
 def test_a_step_that_two_attempts_took_alike_is_one_row(tmp_path: Path) -> None:
     """The same prompt and the same target once; where they part, both have rows."""
     one = trace("a", user("x"), runs("ls"), seen("y"), says("done"))
     other = trace("b", user("x"), runs("ls"), seen("z"), says("done"))
-    manifest = built(tmp_path, one, other)
+    manifest = build(tmp_path, one, other)
     found = sorted((r["key"], r["step"]) for r in rows(tmp_path / "d", "proposer"))
     assert found == [("a", 1), ("a", 3), ("b", 3)]
     assert manifest["drops"]["proposer"] == {"repeated_step": 1}
@@ -47,7 +40,7 @@ def test_steps_that_are_no_targets_are_counted_by_reason(tmp_path: Path) -> None
         user("More."),
         says("end"),
     )
-    manifest = built(tmp_path, one, allow_unread=True)
+    manifest = build(tmp_path, one, allow_unread=True)
     assert [r["step"] for r in sorted(rows(tmp_path / "d", "proposer"), key=lambda r: r["step"])] == [3, 10]
     drops = manifest["drops"]["proposer"]
     assert sum(drops.values()) == 4 and drops["not_trainable"] == 1
@@ -56,7 +49,7 @@ def test_steps_that_are_no_targets_are_counted_by_reason(tmp_path: Path) -> None
 
 
 def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
-    built(tmp_path, *corpus(8), split=(0.2, 0.0, 0.8))
+    build(tmp_path, *corpus(8), split=(0.2, 0.0, 0.8))
     found = sorted(rows(tmp_path / "d", "eval"), key=lambda r: (r["key"], r["step"]))
     by_key: dict[str, list[dict[str, Any]]] = {}
     for row in found:
@@ -67,20 +60,11 @@ def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
         assert [r["state_version"] for r in attempt] == sorted(r["state_version"] for r in attempt)
 
 
-def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:
-    one = corpus(1)[0]
-    bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, license=None))
-    built(tmp_path, one, bare)
-    found = {row["key"]: row for row in rows(tmp_path / "d", "trajectories")}
-    assert {key: row["license"] for key, row in found.items()} == {"bare": "unknown", one.key: "MIT"}
-    assert (found["bare"]["source"], found["bare"]["success"]) == ("little", True)
-
-
 def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
     bad = msgspec.structs.replace(
         corpus(1)[0], key="bad", outcome=Outcome(success=False, reward=0.25, flags=("peeked",))
     )
-    manifest = built(tmp_path, bad, *corpus(8), outcomes="all", weights={"failed": 0.2})
+    manifest = build(tmp_path, bad, *corpus(8), outcomes="all", weights={"failed": 0.2})
     assert manifest["settings"]["weights"] == {"failed": 0.2}
     ends = {one.key: (one.outcome.success, one.outcome.reward, [*one.outcome.flags]) for one in [bad, *corpus(8)]}
     for config in ("proposer", "verifier", "verifier_unpaired", "eval", "trajectories"):

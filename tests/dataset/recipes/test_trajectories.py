@@ -8,15 +8,8 @@ import datasets
 import msgspec
 import pytest
 
-from dataset.little import calls, rows, runs, says, seen, system, trace, user
-from foretrace.api.datasets import build
-from foretrace.core.store import write_traces
+from dataset.little import build, calls, rows, runs, says, seen, system, trace, user
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
-
-
-def built(folder: Path, one: Trace) -> None:
-    write_traces([one], folder / "t")
-    build(folder / "t", out=folder / "d", statistical_gates=False)
 
 
 def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
@@ -29,7 +22,7 @@ def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
             ToolCall(name="bash", arguments='{"command":"id"}'),
         ),
     )
-    built(tmp_path, trace("a", user("x"), two, seen("1"), seen("2"), runs("pwd"), seen("3"), says("end")))
+    build(tmp_path, trace("a", user("x"), two, seen("1"), seen("2"), runs("pwd"), seen("3"), says("end")))
     messages = next(rows(tmp_path / "d", "trajectories"))["messages"]
     ids = [c["id"] for m in messages for c in m.get("tool_calls", ())]
     assert len(set(ids)) == 3 and all(ids)
@@ -39,7 +32,7 @@ def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "first"), [("", "user"), ("Be brief.", "system")])
 def test_an_empty_system_message_is_left_out(tmp_path: Path, text: str, first: str) -> None:
-    built(tmp_path, trace("a", system(text), user("x"), runs("pwd"), seen("3"), says("end")))
+    build(tmp_path, trace("a", system(text), user("x"), runs("pwd"), seen("3"), says("end")))
     (row,) = rows(tmp_path / "d", "trajectories")
     assert row["messages"][0]["role"] == first and row["steps"] == 2
 
@@ -55,7 +48,7 @@ def test_an_empty_system_message_is_left_out(tmp_path: Path, text: str, first: s
 )
 def test_datasets_reads_any_arguments(tmp_path: Path, arguments: str, shown: object) -> None:
     """Its reader takes 64 bits at most: a longer number is written as text."""
-    built(tmp_path, trace("a", user("x"), calls("go", arguments), seen("1"), says("end")))
+    build(tmp_path, trace("a", user("x"), calls("go", arguments), seen("1"), says("end")))
     loaded = datasets.load_dataset(str(tmp_path / "d"), "trajectories", cache_dir=str(tmp_path / "cache"))
     (split,) = loaded.values()
     assert split[0]["messages"][1]["tool_calls"][0]["function"] == {"name": "go", "arguments": shown}
@@ -79,7 +72,7 @@ ANSWER = Message(role="tool", author="environment", content="1", tool_call_ids=(
 
 def test_a_generated_trace_keeps_its_text_and_offers_no_tools(tmp_path: Path) -> None:
     """Its instructions ask for calls in the text: a template that listed tools would contradict them."""
-    built(tmp_path, generated(WRITTEN, ANSWER, says("end")))
+    build(tmp_path, generated(WRITTEN, ANSWER, says("end")))
     row = next(rows(tmp_path / "d", "trajectories"))
     assert row["tools"] == []
     assert [(m["role"], m["content"]) for m in row["messages"]] == [
@@ -90,8 +83,7 @@ def test_a_generated_trace_keeps_its_text_and_offers_no_tools(tmp_path: Path) ->
 
 def test_results_within_the_agents_own_turn_have_no_chat_form(tmp_path: Path) -> None:
     within = msgspec.structs.replace(ANSWER, injected=True)
-    write_traces([generated(WRITTEN, within, msgspec.structs.replace(says("end"), continues=True))], tmp_path / "t")
-    manifest = build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False).manifest
+    manifest = build(tmp_path, generated(WRITTEN, within, msgspec.structs.replace(says("end"), continues=True)))
     assert manifest["drops"]["trajectories"] == {"results_within_a_turn": 1}
     assert not list(rows(tmp_path / "d", "trajectories"))
 
@@ -101,6 +93,6 @@ def test_a_result_of_several_calls_stands_once_for_each(tmp_path: Path) -> None:
         ToolCall(id=own, name="bash", arguments='{"command":"ls"}') for own in ("a", "b")
     ))  # fmt: skip
     both = msgspec.structs.replace(seen("1"), tool_call_ids=("a", "b"))
-    built(tmp_path, trace("a", user("x"), two, both, says("end")))
+    build(tmp_path, trace("a", user("x"), two, both, says("end")))
     messages = next(rows(tmp_path / "d", "trajectories"))["messages"]
     assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ["a", "b"]

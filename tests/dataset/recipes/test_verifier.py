@@ -10,17 +10,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dataset.little import calls, corpus, rows, runs, says, seen, trace, user
-from foretrace.api.datasets import build
-from foretrace.core.store import write_traces
+from dataset.little import build, calls, corpus, rows, runs, says, seen, trace, user
 from foretrace.core.trace import Message, Task, Trace
 
 Row = dict[str, Any]
 
 
 def pairs(folder: Path, *traces: Trace, family: str, **settings: Any) -> list[Row]:
-    write_traces(traces, folder / "t")
-    build(folder / "t", out=folder / "d", statistical_gates=False, **settings)
+    build(folder, *traces, **settings)
     return [r for r in rows(folder / "d", "verifier") if r["family"] == family]
 
 
@@ -150,10 +147,9 @@ def test_argument_values_must_be_visible_in_the_prompt(tmp_path: Path) -> None:
 
 def test_pairs_limit_what_one_trace_gives(tmp_path: Path) -> None:
     """At most `pairs` rows of each family a trace; none at all with 0."""
-    write_traces(corpus(6), tmp_path / "t")
     for most in (0, 2, 6):
-        build(tmp_path / "t", out=tmp_path / str(most), pairs=most, statistical_gates=False)
-        counts = Counter((r["key"], r["family"]) for r in rows(tmp_path / str(most), "verifier"))
+        build(tmp_path / str(most), *corpus(6), pairs=most)
+        counts = Counter((r["key"], r["family"]) for r in rows(tmp_path / str(most) / "d", "verifier"))
         assert max(counts.values(), default=0) <= most
         assert bool(counts) == bool(most)
 
@@ -175,16 +171,9 @@ def test_a_finish_before_code_that_is_run_again_may_be_right(tmp_path: Path) -> 
     assert "final_answer" in said(early, "rejected") and early["strength"] == "weak"
 
 
-def test_nothing_is_said_of_repeats_without_pairs(tmp_path: Path) -> None:
-    write_traces([attempt("one", runs("pytest"))], tmp_path / "t")
-    gates = build(tmp_path / "t", out=tmp_path / "d", pairs=0, statistical_gates=False).manifest["gates"]
-    assert "repeats" not in [gate["name"] for gate in gates]
-
-
 def test_pairs_of_types(tmp_path: Path) -> None:
     """Right and wrong type at a prompt; a type that any success took there is not wrong."""
-    write_traces(corpus(), tmp_path / "t")
-    manifest = build(tmp_path / "t", out=tmp_path / "d", target="type", statistical_gates=False).manifest
+    manifest = build(tmp_path, *corpus(), target="type")
     found = list(rows(tmp_path / "d", "verifier"))
     assert len(found) > 20 and "no_pairs_of_types" not in manifest["drops"].get("verifier", {})
     assert "repeats" not in [gate["name"] for gate in manifest["gates"]]

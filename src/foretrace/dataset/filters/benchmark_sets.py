@@ -5,7 +5,6 @@ scripts/make_benchmark_fingerprints.py makes."""
 
 from __future__ import annotations
 
-import csv
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,13 +38,7 @@ _STATEMENT = ("statement", "problem_statement", "prompt", "question", "problem",
 _SOLUTION = ("solution", "canonical_solution", "patch", "reference", "code")
 _TESTS = ("tests", "test", "test_list", "test_patch")
 _DIFF = re.compile(r"(?m)^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ )")
-_LISTED = (".csv", ".txt", *SUFFIXES)
-
-
-class _Unusable(NamedTuple):
-    """A row that contains nothing to look for."""
-
-    why: str
+_LISTED = (".txt", *SUFFIXES)
 
 
 class FingerprintHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +102,7 @@ def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[
             why = f"no row has an id, a statement, a solution or tests; columns that are read: {columns}"
             raise UsageError(f"{path or name}: {why}")
         problems += usable
-        unusable = [(number, row.why) for number, row in enumerate(rows, 1) if isinstance(row, _Unusable)]
+        unusable = [(number, row.detail or row.reason) for number, row in enumerate(rows, 1) if isinstance(row, Drop)]
         if unusable:
             what = f"{len(unusable):,} of {len(rows):,} rows hold nothing to look for"
             warnings.append(f"{path or name}: {what}, first row {unusable[0][0]}: {unusable[0][1]}")
@@ -149,11 +142,11 @@ def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
     return digest(*parts)
 
 
-def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable]:
+def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | Drop]:
     if name in _IDS:
         for problem in (HumanEval() if name == "humaneval" else Mbpp()).load(path):
             if isinstance(problem, UnusableRow):
-                yield _Unusable(problem.reason)
+                yield Drop(problem.reason)
                 continue
             tests = "\n".join(test.code for test in (*problem.public_tests, *problem.hidden_tests))
             if name == "humaneval":  # the code before the check is the same in many
@@ -172,13 +165,8 @@ def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable
 
 
 def _read_file(path: Path) -> Iterator[Any]:
-    """Rows of a file as mappings, or ids as strings."""
     if path.name.endswith(".txt"):
         yield from (line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines())
-    elif path.name.endswith(".csv"):
-        csv.field_size_limit(1 << 30)
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from csv.DictReader(file)
     elif path.name.endswith(".json") and isinstance(listed := try_decode(path.read_bytes()), list):
         yield from listed
     else:  # also JSON Lines under the name .json; a mistake is reported by their reader
@@ -189,17 +177,17 @@ def _read_file(path: Path) -> Iterator[Any]:
                 yield row.value
 
 
-def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | _Unusable:
+def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | Drop:
     if isinstance(value, str):
         return BenchmarkProblem(benchmark=benchmark, id=value)
     if isinstance(value, Drop):
-        return _Unusable(value.detail or value.reason)
+        return value
     if not isinstance(value, Mapping):
-        return _Unusable(f"a {type(value).__name__} in place of an object")
+        return Drop(f"a {type(value).__name__} in place of an object")
     texts = [_take_text(value, keys) for keys in (_ID, _STATEMENT, _SOLUTION, _TESTS)]
     own, statement, solution, tests = texts
     if not any(texts):
-        return _Unusable("no id, statement, solution or tests")
+        return Drop("no id, statement, solution or tests")
     return BenchmarkProblem(
         benchmark=benchmark,
         id=own,
@@ -210,7 +198,6 @@ def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | _Unusable:
 
 
 def _take_text(row: Mapping[Any, Any], keys: Sequence[str]) -> str:
-    """The first text, number or list of texts under one of the keys."""
     for key in keys:
         value = row.get(key)
         if isinstance(value, list) and value and all(isinstance(each, str) for each in value):

@@ -181,7 +181,6 @@ def _is_in_reach(found: FoundHit) -> bool:
 
 
 def _list_names(trace: Trace) -> Iterator[str]:
-    """The names that may contain the id of the trace's problem."""
     yield trace.task.id
     if trace.provenance.raw_id:
         yield trace.provenance.raw_id
@@ -189,7 +188,6 @@ def _list_names(trace: Trace) -> Iterator[str]:
 
 
 def _list_texts(trace: Trace) -> Iterator[tuple[str, Place, int | None]]:
-    """The texts of a trace, each with its place and the index of its message."""
     if trace.task.statement:
         yield trace.task.statement, "task", None
     for index, message in enumerate(trace.messages):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from foretrace.actions.label_steps import LabelEvidence
-from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbors, describe_signatures, find_copies
-from foretrace.clean.task_texts import find_statement, list_actions
-from foretrace.clean.word_alignment import LEAST_NEAR
+from foretrace.clean.copies import LEAST_EQUAL, LEAST_NEAR, Copies, Neighbors, describe_signatures, find_copies
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.digest import digest
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Message, Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.settings import SPLITS
@@ -26,6 +24,65 @@ _MAX_EXAMPLES = 2
 _REASON = "copy of a kept attempt"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WordText).decode
+_MAX_ACTION = 400
+"""Characters of an action that are kept as they are; the rest is replaced by a digest."""
+_MAX_ACTIONS = 256
+
+
+def find_statement(trace: Trace) -> str | None:
+    """The statement of the task as the source gives it, else what the user wrote before the agent's first call (in a
+    conversation without calls, before its first message); `None` if there is none."""
+    if trace.task.statement and trace.task.statement.strip():
+        return trace.task.statement
+    written: list[str] = []
+    has_calls = any(_is_of_agent(message) and message.tool_calls for message in trace.messages)
+    for message in trace.messages:
+        if _is_of_agent(message) and (message.tool_calls or not has_calls):
+            break
+        if message.role == "user" and message.author == "user":
+            written.append(message.content)
+    text = "\n".join(written)
+    return text if text.strip() else None
+
+
+def list_actions(trace: Trace) -> list[str]:
+    """What the agent did, in order: the tool and arguments of each call, or the text of a message without calls."""
+    actions: list[str] = []
+    for message in trace.messages:
+        if not _is_of_agent(message):
+            continue
+        texts = [f"{call.name} {_spell_arguments(call.arguments)}" for call in message.tool_calls] or [message.content]
+        actions += [_shorten(text) for text in texts if text.strip()]
+        if len(actions) >= _MAX_ACTIONS:
+            break
+    return actions[:_MAX_ACTIONS]
+
+
+def _is_of_agent(message: Message) -> bool:
+    return message.role == "assistant" and message.author != "demo"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_ACTION else f"{text[:_MAX_ACTION]} x{digest(text)}"
+
+
+def _spell_arguments(arguments: str) -> str:
+    try:
+        return " ".join(_list_values(msgspec.json.decode(arguments)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return arguments
+
+
+def _list_values(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name in sorted(value):
+            yield name
+            yield from _list_values(value[name])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _list_values(each)
+    else:
+        yield str(value)
 
 
 class CopyFilter:
@@ -46,22 +103,20 @@ class CopyFilter:
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies. With `keeps_best`, leave out all but the best of copied trajectories."""
         tasks, trajectories = find_trace_copies(traces)
-        task_clusters, attempt_clusters = _Clusters(), _Clusters()
         merged: set[tuple[str, ...]] = set()
         kept_together: list[tuple[str, ...]] = []
-        for copies in (tasks, trajectories):
+        names: dict[str, list[list[str]]] = {"tasks": [], "attempts": []}
+        for kind, copies in (("tasks", tasks), ("attempts", trajectories)):
             for cluster in copies.iterate_clusters():
-                if copies is tasks:
-                    task_clusters.add(sorted({traces[i].task for i in cluster}))
-                else:
-                    attempt_clusters.add([traces[i].key for i in cluster])
+                keys = [traces[i].key for i in cluster]
+                names[kind].append(sorted({traces[i].task for i in cluster}) if copies is tasks else keys)
                 groups = {traces[i].group for i in cluster}
                 if len(groups) > 1:
                     merged.add(tuple(sorted(groups)))
-                    kept_together.append(tuple(traces[i].key for i in cluster))
+                    kept_together.append(tuple(keys))
         figures = {
-            "tasks": {"tasks": count_tasks(traces), **task_clusters.describe(tasks)},
-            "attempts": {"attempts": len(traces), **attempt_clusters.describe(trajectories)},
+            "tasks": {"tasks": count_tasks(traces), **_describe(names["tasks"], tasks)},
+            "attempts": {"attempts": len(traces), **_describe(names["attempts"], trajectories)},
         }
         in_merged = {group for each in merged for group in each}
         by_source = Counter(trace.source for trace in traces if trace.group in in_merged)
@@ -83,7 +138,7 @@ class CopyFilter:
         )
 
 
-class _Texts:
+class _Texts(Sequence[WordText | None]):
     """One of the texts of each trace, read one at a time."""
 
     def __init__(self, traces: Sequence[ExaminedTrace], place: int) -> None:
@@ -92,7 +147,7 @@ class _Texts:
     def __len__(self) -> int:
         return len(self._traces)
 
-    def __getitem__(self, at: int, /) -> WordText | None:
+    def __getitem__(self, at: int) -> WordText | None:  # type: ignore[override]
         text = self._traces[at].findings[CopyFilter.name][self._place]
         return _decode(text) if text else None
 
@@ -148,31 +203,17 @@ def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, 
     return worse
 
 
-class _Clusters:
-    """Figures over the clusters of tasks or attempts. Attempts at the same task are siblings rather than copies."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._count = self._largest = 0
-        self._examples: list[list[str]] = []
-
-    def add(self, names: list[str]) -> None:
-        """Count a cluster, by the names of its members; a single one is not a cluster."""
-        if len(names) > 1:
-            self._names.update(names)
-            self._count += 1
-            self._largest = max(self._largest, len(names))
-            self._examples = sorted([*self._examples, names])[:_MAX_EXAMPLES]
-
-    def describe(self, copies: Copies) -> dict[str, Any]:
-        return {
-            "copies": len(self._names),
-            "clusters": self._count,
-            "largest": self._largest,
-            "chained": copies.count_chained(),
-            "compared": copies.candidates,
-            "examples": [names[:2] for names in self._examples],
-        }
+def _describe(clusters: list[list[str]], copies: Copies) -> dict[str, Any]:
+    """Figures over clusters of tasks or attempts by name. Attempts at the same task are siblings rather than copies."""
+    clusters = [names for names in clusters if len(names) > 1]
+    return {
+        "copies": len({name for names in clusters for name in names}),
+        "clusters": len(clusters),
+        "largest": max(map(len, clusters), default=0),
+        "chained": copies.count_chained(),
+        "compared": copies.candidates,
+        "examples": [names[:2] for names in sorted(clusters)[:_MAX_EXAMPLES]],
+    }
 
 
 def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: Mapping[str, Collection[str]]) -> Gate:

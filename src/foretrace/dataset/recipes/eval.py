@@ -72,7 +72,6 @@ class _SmallestRanks:
             self._rows = self.take()
 
     def take(self) -> dict[str, Row]:
-        """The rows by rank, in order."""
         return {rank: self._rows[rank] for rank in sorted(self._rows)[: self._size]}
 
 

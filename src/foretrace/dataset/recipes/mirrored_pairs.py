@@ -228,7 +228,6 @@ def _wait_for_other_order(
 
 
 def _shuffle(attempt: Attempt, family: str, seed: int) -> list[Target]:
-    """The steps in hash order, in which pairs are tried."""
     base = f"{seed}\0{attempt.trace.key}\0{family}\0"
 
     def find_place(target: Target) -> bytes:
@@ -238,7 +237,6 @@ def _shuffle(attempt: Attempt, family: str, seed: int) -> list[Target]:
 
 
 def _combine(targets: Iterable[Target]) -> _Candidates:
-    """All pairs of steps of one attempt, the earlier step first."""
     return ((a, b) if a.index < b.index else (b, a) for a, b in combinations(targets, 2))
 
 
@@ -254,7 +252,6 @@ def _find_same_call_shape(targets: list[Target], others: list[Target]) -> _Candi
 
 
 def _find_other_types(targets: list[Target], _others: list[Target]) -> _Candidates:
-    """Calls of different types."""
     calls = [target for target in targets if target.message.tool_calls]
     return ((a, b) for a, b in _combine(calls) if a.label.action != b.label.action)
 

@@ -183,7 +183,6 @@ def _describe(text: str, action: str, message: Message, guess: Prediction) -> Ap
 
 
 def _find_program(message: Message) -> str:
-    """The first word of the command of the first call; empty if there is none."""
     arguments = try_decode(message.tool_calls[0].arguments) if message.tool_calls else None
     command = arguments.get("command") if isinstance(arguments, dict) else None
     return command.split()[0] if isinstance(command, str) and command.strip() else ""
@@ -236,8 +235,6 @@ def _find_common_texts(candidates: Sequence[MistakeCandidate]) -> set[str]:
 
 
 def _find_views(candidate: MistakeCandidate, common: Collection[str]) -> tuple[_View, _View]:
-    """The views of the right and of the wrong answer."""
-
     def view(answer: Appearance) -> _View:
         looks = answer.text if answer.text in common else answer.form
         return candidate.split, answer.rank, find_confidence_class(answer.confidence), looks

@@ -137,7 +137,6 @@ class RepeatsCheck(RowCheck):
 
 
 def _read_action_key(target_text: str) -> ActionKey:
-    """The action key of a target text with format `call`."""
     value = msgspec.json.decode(target_text)
     calls = [value, *value.get("more", ())] if value["tool"] else []
     made = (ToolCall(name=c["tool"], arguments=msgspec.json.encode(c["arguments"]).decode()) for c in calls)
