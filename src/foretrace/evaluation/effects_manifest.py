@@ -97,8 +97,6 @@ class CheckedCall(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Seen:
-    """Counts of one tool or pattern."""
-
     def __init__(self) -> None:
         self.effects: Counter[Effect] = Counter()
         self.whole_file_writes = 0
@@ -140,13 +138,7 @@ def _writes_whole_file(facts: CallFacts) -> bool:
 
 
 def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> EffectClass:
-    """The class of calls with these effects; the worst effect decides.
-
-    Args:
-        effects: Calls by effect.
-        whole_file_writes: Number of calls with `local_write` that give the whole content of a file: repeating one
-            changes nothing more.
-    """
+    """The class of calls with these effects; the worst decides. To write a whole file again changes nothing more."""
     found = {effect for effect, count in effects.items() if count}
     if found - {Effect.PURE_READ, Effect.UNKNOWN, Effect.LOCAL_WRITE}:
         return "unsafe"
@@ -185,11 +177,7 @@ def collect_effects(traces: Iterable[Trace]) -> EffectsManifest:
 
 
 def read_manifest(path: Path) -> EffectsManifest:
-    """Read a manifest from a file.
-
-    Raises:
-        PredictionError: it cannot be read, or is not one.
-    """
+    """Read a manifest from a file; raises a PredictionError if it is not one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=EffectsManifest)
     except (OSError, msgspec.MsgspecError, UnicodeError) as error:
@@ -198,12 +186,8 @@ def read_manifest(path: Path) -> EffectsManifest:
 
 
 def check_call(call: ToolCall, safe: Set[Effect], manifest: EffectsManifest | None = None) -> CheckedCall:
-    """Check whether a call may run ahead: only if all known effects of it and of calls like it are safe.
-
-    Args:
-        safe: Effects whose calls may run ahead.
-        manifest: Manifest of the agent's own traces.
-    """
+    """Check whether a call may run ahead: only if all effects of it, and of calls like it in the manifest of the
+    agent's own traces, are safe."""
     facts, pattern = classify_lone_call(call), find_call_pattern(call)
     tools = [] if manifest is None else manifest.tools
     alike = (each for tool in tools if tool.tool == call.name for each in tool.patterns if each.pattern == pattern)

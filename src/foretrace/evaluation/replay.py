@@ -65,7 +65,6 @@ class _Outcome(NamedTuple):
         return sum(launch.hit for launch in self.launches)
 
     def sum_by_task(self) -> dict[str, float]:
-        """Seconds saved by task."""
         return _sum_by_name((step.task, saved_s) for step, saved_s in self.steps)
 
     def sum_by_call(self) -> dict[str, float]:
@@ -75,10 +74,6 @@ class _Outcome(NamedTuple):
 
 class Replay:
     """Takes traces one by one, then makes the report.
-
-    Args:
-        predictions: The guesses, as `read_predictions` returns them.
-        settings: How the guesses are run.
 
     Raises:
         UsageError: a setting is invalid.
@@ -104,15 +99,10 @@ class Replay:
         self._plan = ReplayPlan(predictions.by_step(), settings.top, settings.assume_times)
 
     def add(self, trace: Trace) -> None:
-        """Add a trace."""
         self._plan.add(trace)
 
     def make_report(self) -> ReplayReport:
-        """The report on all traces so far.
-
-        Raises:
-            PredictionError: no prediction is for a step of the traces.
-        """
+        """The report on all traces so far; raises a PredictionError if no prediction is for a step of them."""
         plan, settings = self._plan, self._settings
         if not plan.met_predictions:
             raise PredictionError(
@@ -182,7 +172,6 @@ class Replay:
         return outcome
 
     def _list_own_calls(self, step: PlannedStep) -> list[GuessedCall]:
-        """The step's own calls, if they are safe."""
         own = enumerate(step.call_s) if step.effect in self._safe else ()
         return [GuessedCall(step.tool_s if s is None else s, (position,)) for position, s in own]
 
@@ -214,7 +203,6 @@ class Replay:
         )
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
-        """The value that is compared with a threshold."""
         return guess.prediction.score if self._gate == "score" else guess.prediction.confidence
 
     def _reaches(self, guess: PlannedGuess, threshold: float | None) -> bool:
@@ -267,7 +255,6 @@ class Replay:
         )
 
     def _explain_nothing(self, steps: Sequence[PlannedStep]) -> str:
-        """The reason if nothing is saved."""
         threshold = self._settings.threshold
         guesses = [guess for step in steps for guess in step.guesses if guess.calls]
         if not guesses:
@@ -281,7 +268,6 @@ class Replay:
         return "no right guess is ready before the reply"
 
     def _list_assumptions(self, steps: Sequence[PlannedStep], outcome: _Outcome) -> list[Assumption]:
-        """Assumptions behind the figures that come from neither traces nor predictions."""
         settings = self._settings
         guessed = [step for step in steps if step.guesses]
         if settings.guess_latency is not None:
@@ -307,11 +293,7 @@ def replay_traces(traces: Iterable[Trace], predictions: PredictionsFile, setting
 
 
 def _choose_gate(predictions: PredictionsFile, threshold: float | None) -> Gate | None:
-    """Which value is compared with a threshold; None if the predictions have none.
-
-    Raises:
-        UsageError: there is a threshold, but the predictions have no such value.
-    """
+    """Which value is compared with a threshold; None if the predictions have none."""
     if any(row.score is not None for row in predictions.rows):
         return "score"
     if any(row.confidence is not None for row in predictions.rows):
@@ -322,7 +304,6 @@ def _choose_gate(predictions: PredictionsFile, threshold: float | None) -> Gate 
 
 
 def _measure_saving(outcome: _Outcome, base: dict[str, float], seed: int) -> Saving:
-    """What an outcome saves of the base seconds of each task, with an interval over draws of tasks."""
     by_task, base_s = outcome.sum_by_task(), math.fsum(base.values())
     if not base_s:
         return Saving(saved_s=None, share=None, low=None, high=None)
@@ -332,7 +313,6 @@ def _measure_saving(outcome: _Outcome, base: dict[str, float], seed: int) -> Sav
 
 
 def _sum_by_name(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The sum of each name's parts, sorted by name."""
     found = defaultdict[str, list[float]](list)
     for name, value in parts:
         found[name].append(value)

@@ -81,7 +81,6 @@ class ToolMedians:
         self._medians: dict[tuple[str, str], float] = {}
 
     def add(self, call: ToolCall, seconds: float) -> None:
-        """Add a recorded call."""
         for at in _list_places(call):
             self._seconds[at].append(seconds)
 
@@ -192,7 +191,6 @@ def _list_call_times(step: StepTimes) -> tuple[float | None, ...]:
 
 
 def _count_characters(message: Message) -> int:
-    """Characters that the model wrote; a part of a reply takes its share of the reply's time."""
     calls = sum(len(call.name) + len(call.arguments) for call in message.tool_calls if call.span is None)
     return len(message.reasoning or "") + len(message.content) + calls
 
@@ -226,5 +224,4 @@ def _plan_guess(
 
 
 def find_call_key(call: ToolCall) -> tuple[str, ...]:
-    """A key that is equal for calls that are the same action."""
     return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), "normalized")

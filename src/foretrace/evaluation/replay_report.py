@@ -29,11 +29,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse values that are out of range.
-
-        Raises:
-            UsageError: names the setting.
-        """
+        """Refuse values that are out of range."""
         for name in ("guess_latency", "verifier_s"):
             check_number(name, getattr(self, name), "seconds, ")
         for name, lowest in (("ahead", 1), ("top", 1), ("seed", 0)):

@@ -87,12 +87,8 @@ class _Key(NamedTuple):
 
 
 def simulate(steps: Sequence[SimulatedStep], ahead: int = 1, verifier_s: float = 0.0) -> SimulatedRun:
-    """Run the steps one after another, with their guesses.
-
-    Args:
-        ahead: Number of steps guessed at once; 1 means only the next reply.
-        verifier_s: Seconds between a guess and its launch.
-    """
+    """Run the steps one after another, with the guesses for the next `ahead` replies made at once, and `verifier_s`
+    between a guess and its launch."""
     now = 0.0
     saved: list[float] = []
     launches: list[Launch] = []
