@@ -43,7 +43,6 @@ def _find_editor_command(call: ToolCall) -> str:
 
 @lru_cache(maxsize=1024)
 def _find_program(line: str) -> str:
-    """The main program of a shell line; empty if it starts none."""
     names: list[str] = []
     for each in split_commands(line):
         if argv := strip_wrappers(each.argv):
@@ -57,9 +56,9 @@ def _find_program(line: str) -> str:
 def find_call_pattern(call: ToolCall) -> dict[str, str]:
     """The pattern of a call: name of an argument -> pattern of its value.
 
-    For a shell, the programs of the line, each with its verb (`git log`), its options without their values, and
-    whether it writes to a file: `{"command": "cd && git diff --stat | head -n"}`. For an editor with several commands,
-    the command; for SQL, its first word. For any other tool nothing: one pattern, `{}`, covers all its calls.
+    For a shell, the programs of the line, each with its verb (`git log`), its options without their values, and whether
+    it writes to a file: `{"command": "cd && git diff --stat | head -n"}`. For an editor with several commands, the
+    command; for SQL, its first word. For any other tool nothing: one pattern, `{}`, covers all its calls.
     """
     group = find_tool_group(call.name)
     if group == "editor":

@@ -59,8 +59,6 @@ class UnsureStep(NamedTuple):
 
 
 class LeastSure:
-    """Keeps the least certain of many labeled steps."""
-
     def __init__(self, count: int) -> None:
         self._count = count
         self._kept: list[UnsureStep] = []
@@ -78,16 +76,11 @@ class LeastSure:
             self._kept = nsmallest(self._count, self._kept)
 
     def take(self) -> list[UnsureStep]:
-        """The kept steps, the least certain first."""
         return self._kept
 
 
 def check_review_file(path: Path) -> None:
-    """Refuse a name that is not one of a sheet.
-
-    Raises:
-        UsageError: it ends in neither .csv nor .jsonl.
-    """
+    """Refuse the name of a sheet that ends in neither .csv nor .jsonl."""
     if path.suffix not in FORMATS:
         raise UsageError(f"{write_place(path)}: name the review .csv or .jsonl")
 
@@ -164,8 +157,6 @@ class CorrectionCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Corrections(msgspec.Struct, frozen=True):
-    """A table of corrections."""
-
     steps: dict[tuple[str, int], Correction]
     """Key of the trace and message index -> correction."""
     left_empty: int
@@ -190,12 +181,7 @@ class Corrections(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(label, **corrected)
 
     def count(self, stores: Iterable[TraceStore], applied: int) -> CorrectionCounts:
-        """Count the rows that were applied, and those that were not.
-
-        Args:
-            stores: The traces that were labeled.
-            applied: Labels that `apply` has corrected.
-        """
+        """Count the rows that were applied to traces of these stores (`applied` labels), and the others."""
         traces: set[tuple[str, str]] = set()
         for store in stores if self.steps else ():
             table = store.read_columns("key", "id")
@@ -223,11 +209,8 @@ class Corrections(msgspec.Struct, frozen=True):
 
 
 def read_corrections(path: Path) -> Corrections:
-    """Read a filled-in sheet, .csv as spreadsheets save it or .jsonl.
-
-    Raises:
-        SourceError: the file cannot be read, lacks a column, or has a row that is not understood; the row is named.
-    """
+    """Read a filled-in sheet, .csv as spreadsheets save it or .jsonl. Any row that is not understood is an error that
+    names it."""
     steps: dict[tuple[str, int], Correction] = {}
     left_empty = 0
     for number, row in _read_rows(path):

@@ -74,17 +74,8 @@ def make_label_tables(
     engine: Engine = THIS_PROCESS,
     report_traces: Callable[[int], None] = lambda n: None,
 ) -> Iterator[Table]:
-    """Label all traces, in tables of any size.
-
-    Args:
-        folder: the traces folder.
-        corrections: actions that a person gave, which take precedence.
-        engine: where shards are labeled.
-        report_traces: called with the number of traces labeled so far.
-
-    Yields:
-        Tables with the columns of `make_label_rows`; the first has no rows.
-    """
+    """Label all traces of a folder, in tables of any size with the columns of `make_label_rows`; the first has no rows.
+    `report_traces` is called with the number of traces labeled so far."""
     from foretrace.core.store import TraceStore
 
     store = TraceStore(folder)
@@ -118,15 +109,7 @@ def _label_shard(folder: Path, shard: int, corrections: Corrections | None) -> t
 
 
 def write_labels(tables: Iterable[Table], out: Path) -> None:
-    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all.
-
-    Args:
-        tables: from `make_label_tables`.
-        out: the file; its name says the format.
-
-    Raises:
-        UsageError: the name of the file asks for no known format.
-    """
+    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all."""
     kind = find_label_format(out)
     with atomic_file(out) as file:
         if kind == ".parquet":
@@ -138,11 +121,7 @@ def write_labels(tables: Iterable[Table], out: Path) -> None:
 
 
 def find_label_format(out: Path) -> str:
-    """The format that the name of a file asks for: `.parquet`, `.jsonl` or `.csv`.
-
-    Raises:
-        UsageError: the name has another ending.
-    """
+    """The format that the name of a file asks for, `.parquet`, `.jsonl` or `.csv`; any other name is refused."""
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
     if kind not in FORMATS or (kind == ".parquet" and stem != out.name):

@@ -104,12 +104,10 @@ _EXCEPTION_LINE = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception)\b\s*(?::|$)|
 
 
 def clip_observation(text: str) -> str:
-    """Cut an observation down to the part that is searched."""
     return text if len(text) <= MAX_HEAD + MAX_TAIL else f"{text[:MAX_HEAD]}\n{text[-MAX_TAIL:]}"
 
 
 def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
-    """What one observation of a step of this kind shows."""
     if message.is_error:
         return ObservedResult.FAILED
     text = clip_observation(message.content)
@@ -129,13 +127,11 @@ def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
 
 
 def _shows_nonzero_exit(text: str) -> bool:
-    """Whether the start or the end of an output reports an exit code other than 0."""
     ends = (text[:200], text[-600:]) if len(text) > 800 else (text,)
     return any(any(hint in end for hint in _EXIT_HINTS) and _NONZERO_EXIT.search(end) for end in ends)
 
 
 def _shows_call_error(head: str) -> bool:
-    """Whether the beginning of an observation says that the call was refused or failed."""
     hints = ("rror", "ERROR", "nvalid", "nknown", "issing", "ot found", "xecuting", "our ", "rong")
     return any(hint in head for hint in hints) and bool(
         _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG_ANSWER.search(head)
@@ -143,12 +139,10 @@ def _shows_call_error(head: str) -> bool:
 
 
 def _shows_refusal(head: str) -> bool:
-    """Whether the beginning of an observation says that an edit was not made."""
     return any(hint in head for hint in _REFUSED_HINTS) and bool(_REFUSED.search(head))
 
 
 def _shows_exception(text: str) -> bool:
-    """Whether the code raised an exception."""
     return _TRACEBACK in text or (
         any(h in text for h in ("Error", "Exception")) and bool(_STDERR.search(text) or _CODE_ERROR.search(text))
     )
@@ -187,6 +181,5 @@ def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
 
 
 def reports_exception(text: str) -> bool:
-    """Whether a message that reports the output of code shows an exception."""
     part = clip_observation(text)
     return _TRACEBACK in part or bool(_EXCEPTION_LINE.search(part))

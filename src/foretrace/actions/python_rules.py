@@ -205,7 +205,6 @@ def _get_variable(node: ast.expr) -> str:
 
 
 def _get_path(node: ast.expr) -> str:
-    """`Path("f")` -> f."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")).endswith("Path"):
         return _get_literal(node.args[:1])
     return ""
@@ -237,12 +236,8 @@ def classify_inline_python(code: str) -> CallFacts:
 
 
 def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
-    """Classify an agent's code cell (CodeAct, Jupyter), in which running code is a tool call, not a check.
-
-    Args:
-        code: Python source.
-        find_kind: returns the kind of a tool by its name, or `None`; cells call tools as functions.
-    """
+    """Classify an agent's code cell (CodeAct, Jupyter), in which running code is a tool call, not a check. Cells call
+    tools as functions: `find_kind` returns the kind of a tool by its name, or `None`."""
     common: dict[str, object] = {
         "retry_key": "code",
         "payload": code[:6000],

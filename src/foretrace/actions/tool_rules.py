@@ -79,12 +79,8 @@ _FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown 
 
 
 def classify_call(name: str, arguments: str) -> CallFacts:
-    """Classify one tool call.
-
-    Args:
-        name: the tool's name; prefixes such as `functions.` and `mcp__server__` are ignored.
-        arguments: its arguments as JSON text; text that is not a JSON object counts as one positional argument.
-    """
+    """Classify one tool call by its name, without prefixes such as `functions.` and `mcp__server__`, and its arguments:
+    text that is not a JSON object counts as one positional argument."""
     # Long arguments would only fill the cache: they rarely repeat.
     return (_classify_call if len(arguments) < 2000 else _classify_call.__wrapped__)(name, arguments)
 
@@ -101,7 +97,6 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
 
 
 def _names_change(name: str) -> bool:
-    """Whether the name of a tool, or its prefix, has a verb that certainly changes something."""
     snake = _to_snake_case(name)
     return snake not in TOOL_KINDS and snake not in TOOL_GROUPS and bool(SURE_CHANGES & set(snake.split("_")))
 
@@ -165,7 +160,6 @@ def _to_snake_case(name: str) -> str:
 
 
 def decode_arguments(arguments: str) -> Arguments:
-    """Decode arguments to a mapping; anything other than a JSON object becomes `{"input": value}`."""
     try:
         value = _decode(arguments) if arguments else {}
     except (ValueError, RecursionError):
@@ -201,11 +195,9 @@ def find_query(values: Arguments) -> tuple[str, str]:
 
 
 def find_command(values: Arguments) -> tuple[str, str]:
-    """The name of the argument that holds a shell command, and the command as a line; empty if there is none.
-
-    A list holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read
-    as `make`.
-    """
+    """The name of the argument that holds a shell command, and the command as a line; empty if there is none. A list
+    holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read as
+    `make`."""
     name = _find_key(values, _SHELL_KEYS)
     value = values.get(name)
     if not isinstance(value, list):

@@ -92,7 +92,6 @@ def find_test_edits(edits: list[Edit], circumstances: Circumstances) -> Iterator
 
 
 def _judge(edit: Edit, path: str, old: str, new: str, circumstances: Circumstances) -> str:
-    """The rule that an edit of a test breaks; empty for an honest one."""
     there = circumstances.was_there(path)
     in_folder = _TEST_FOLDER.search(posixpath.dirname(circumstances.shorten(path))) is not None
     if edit.removes:
@@ -188,7 +187,6 @@ def _skips(new: str, old: str) -> bool:
 
 
 def _is_hollow(text: str) -> bool:
-    """Whether a test file checks nothing at all."""
     bodies = re.findall(r"def test\w*\([^)]*\)[^:]*:\s*(?:\"\"\".*?\"\"\"\s*)?([^\n]*)", text)
     return bool(bodies) and all(re.match(r"assert True\b|pass\b|assert 1\b|return\b|\.\.\.", body) for body in bodies)
 

@@ -78,12 +78,7 @@ def get_program_name(word: str) -> str:
 
 @lru_cache(maxsize=1024)
 def classify_shell(command: str, depth: int = 0) -> CallFacts:
-    """Classify a line or script of a shell. Never raises on any text.
-
-    Args:
-        command: the text.
-        depth: how many shells are nested around it (`bash -c`).
-    """
+    """Classify a line or script of a shell, with `depth` shells around it (`bash -c`). Never raises on any text."""
     parts = [(c, facts) for c in split_commands(command) if (facts := classify_command(c, depth)) is not None]
     # Next to other commands, `pwd` or `date` says as little about the step as `cd`. In `ps | grep x` it says more.
     if any(not (_shows_environment(f) or c.piped or f.kind is CallKind.SETUP) for c, f in parts):
@@ -103,10 +98,8 @@ def _shows_environment(facts: CallFacts) -> bool:
 
 @lru_cache(maxsize=512)
 def list_commands(text: str, depth: int = 0) -> list[SimpleCommand]:
-    """List all commands that a shell text starts, including those inside other commands, without their wrappers.
-
-    Programs are given by name, without a path. The result is shared and must not be changed.
-    """
+    """All commands that a shell text starts, including those inside other commands, without their wrappers, and with
+    programs by name, without a path. The result is shared and must not be changed."""
     return [inner for command in split_commands(text) for inner in _list_inner(command, depth)]
 
 
@@ -145,7 +138,6 @@ def _find_script(command: SimpleCommand, argv: list[str]) -> str | None:
 
 
 def _find_started(argv: list[str]) -> list[list[str]]:
-    """The commands that `xargs` or `find -exec` starts."""
     if argv[0] in _STARTERS:
         return [argv[_skip_flags(argv, 1, _XARGS_FLAGS) :]]
     if argv[0] not in _FINDERS:
@@ -205,12 +197,10 @@ def strip_wrappers(argv: list[str]) -> list[str]:
 
 
 def _starts_more(wrapping: list[str]) -> bool:
-    """Whether the leading words start more than the command: a container, or a program named by a variable."""
     return ("docker" in wrapping and "run" in wrapping) or any(map(RUNS_BY_NAME.match, wrapping))
 
 
 def _runs_arguments(argv: list[str]) -> bool:
-    """Whether a program runs what its arguments say."""
     name = get_program_name(argv[0])
     if argv[1:] == ["--version"]:
         return False
@@ -247,7 +237,6 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
 
 
 def _add_redirection(facts: CallFacts, command: SimpleCommand) -> CallFacts:
-    """The facts with the files that the output of the command is redirected to."""
     if facts.kind >= CallKind.VERIFY:
         # The log of a run is a by-product, not the agent's writing.
         return msgspec.structs.replace(facts, effect=pick_worst_effect((facts.effect, Effect.LOCAL_WRITE)))
@@ -311,7 +300,6 @@ def _classify_by_table(command: SimpleCommand, argv: list[str], name: str, rule:
 
 
 def is_lookup(name: str, arguments: list[str]) -> bool:
-    """Whether a command with sub-commands certainly only looks."""
     if name not in LOOKUPS:
         return False
     flags, pattern = LOOKUPS[name]
@@ -322,12 +310,10 @@ def is_lookup(name: str, arguments: list[str]) -> bool:
 
 
 def _list_operands(command: SimpleCommand, argv: list[str]) -> tuple[str, ...]:
-    """The arguments that are not flags, as paths."""
     return tuple(command.resolve_path(word) for word in argv[1:] if word and not word.startswith("-"))
 
 
 def _classify_viewer(command: SimpleCommand, argv: list[str], effect: Effect | None = None) -> CallFacts:
-    """Classify a program that shows files."""
     paths = tuple(path for path in _list_operands(command, argv) if not path.isdigit())
     if not paths and argv[0] == "cat" and command.stdin is not None:
         return make_facts("shell.print")
@@ -390,7 +376,6 @@ def _classify_python(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
-    """Classify `python -c CODE`."""
     facts = classify_inline_python(code)
     if not command.piped or facts.effect in (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE):
         return facts
@@ -401,7 +386,6 @@ def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
 
 
 def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify `python -m MODULE ...`."""
     name = argv[0] if argv else ""
     if name == "json.tool":
         return make_facts("shell.filter", CallKind.SETUP if command.piped else CallKind.VERIFY)
@@ -412,13 +396,11 @@ def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFact
 
 
 def _classify_script(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify an interpreter with a script file."""
     name = get_program_name(argv[0])
     return _classify_subcommand(command, [name, *argv[1:]]) if name in SUBCOMMANDS else make_facts("shell.run")
 
 
 def _classify_interpreter(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify an interpreter other than Python: with a script, with code in an argument, or with nothing."""
     if any(word in _CODE_FLAGS for word in argv[1:3]):
         return make_facts("shell.code")
     if len(argv) == 2 and (IS_VERSION.match(argv[1]) or argv[1] == "-v"):
@@ -431,7 +413,6 @@ def _classify_interpreter(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify a program with sub-commands: `npm test`, `cargo build`, `make`, `manage.py test`."""
     name = argv[0]
     checks, services, lookups = (part.split() for part in SUBCOMMANDS[name])
     words = [word for word in argv[1:] if not word.startswith("-")]
@@ -456,7 +437,6 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def split_git(argv: list[str]) -> tuple[str, list[str]]:
-    """The sub-command of git and its arguments."""
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
         position += 2 if argv[position] in LOOKUPS["git"][0] else 1
@@ -482,7 +462,6 @@ def classify_git(argv: list[str]) -> CallFacts:
 
 
 def _discards_changes(verb: str, rest: list[str]) -> bool:
-    """Whether a sub-command reverts changes in the working tree."""
     if verb == "checkout":
         names_file = any(w == "." or "." in w.rsplit("/", 1)[-1] for w in rest if not w.startswith("-"))
         return not {"-b", "-B"} & {*rest} and ("--" in rest or names_file)
