@@ -93,12 +93,6 @@ def test_what_cannot_be_read_is_one_line_that_names_the_row(
     assert said in str(caught.value) and name in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_no_such_file(tmp_path: Path) -> None:
-    for name in ("c.csv", "c.jsonl"):
-        with pytest.raises(SourceError, match="no such file"):
-            read_corrections(tmp_path / name)
-
-
 def test_a_correction_changes_the_action_alone(tmp_path: Path) -> None:
     corrections = read_corrections(write(tmp_path / "c.csv", AS_CSV))
     one = msgspec.structs.replace(trace(sh("touch a"), OK, sh("ls"), OK, say("Done.")), id="x")
