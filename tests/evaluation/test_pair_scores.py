@@ -48,13 +48,6 @@ def test_a_file_of_someone_else(tmp_path: Path) -> None:
     assert not is_pair_scores(write(tmp_path / "o.jsonl", "nonsense\n")) and not is_pair_scores(tmp_path / "none")
 
 
-def test_faults_of_lines_are_counted(tmp_path: Path) -> None:
-    lines = [LINE | {"chosen": "x"}, LINE | {"pair": "q", "rejected": True}, '{"key": "k", "pair": "q", "chosen": NaN']
-    _, scores, problems = read_pair_scores(write(tmp_path / "p.jsonl", *lines))
-    assert problems == {"bad_chosen": 1, "bad_rejected": 1, "torn_last_line": 1}
-    assert [*scores.values()] == [(None, -2.5), (1, None)]
-
-
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

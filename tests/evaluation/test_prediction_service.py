@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
 from foretrace.actions.taxonomy import Effect
@@ -139,13 +138,6 @@ def test_what_cannot_be_served_is_an_error_and_the_next_line_is_served(line: byt
     assert refused["type"] == "error" and error in refused["error"] and "\n" not in refused["error"]
     assert client.talk(BEGIN)[0]["type"] == "predictions"
     assert client.counts.errors == 1
-
-
-def test_what_no_reply_can_hold_is_left_out() -> None:
-    odd = msgspec.structs.replace(LS, calls=(PredictedCall("bash", '{"command": "\\ud800"}'),))
-    known = ("text", {"calls": [{"name": "bash", "arguments": '{"a": "\\ud800"}'}]})
-    began, narrowed, ended = Client(odd).talk(BEGIN, known, ("turn_ends", {}))
-    assert (began["predictions"], narrowed["predictions"], ended["type"]) == ([], [], "turn_ends")
 
 
 def test_guesses_at_tools_that_the_agent_lacks_or_that_are_not_calls_are_left_out() -> None:

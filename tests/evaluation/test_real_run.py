@@ -1,6 +1,6 @@
-"""The replay against a real run: an agent of asyncio tasks, whose model, proposer and tools really sleep.
+"""The simulator against a real run: an agent of asyncio tasks, whose model, proposer and tools really sleep.
 
-The agent notes how long each sleep really was, as a runner notes the times of its trace; the replay of these times must
+The agent notes how long each sleep really was, as a runner notes the times of its trace; the simulator must
 say how long the agent took. What a busy machine adds to a sleep is then in both; what it adds between two sleeps is in
 the agent's time alone, so a run that was disturbed is repeated, twice at most.
 """
@@ -13,12 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from evaluation.planted import make_file
-from evaluation.timed import READ, Timed, make_trace
-from foretrace.core.predictions import PredictedCall, Prediction
-from foretrace.evaluation.replay import replay_traces
-from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
-from foretrace.evaluation.simulator import GuessedCall, SimulatedStep, simulate
+from foretrace.core.predictions import PredictedCall
+from foretrace.evaluation.simulator import GuessedCall, SimulatedRun, SimulatedStep, simulate
 from timing import assert_quick, thrice_if_late
 
 pytestmark = pytest.mark.integration
@@ -104,8 +100,8 @@ async def run_agent(world: World) -> tuple[Agent, float]:
     return agent, await agent.run()
 
 
-def simulate_agent(agent: Agent) -> float:
-    """Seconds by the simulator, with the length of every sleep."""
+def simulate_agent(agent: Agent) -> SimulatedRun:
+    """The run by the simulator, with the length of every sleep."""
     world = agent.world
     steps: list[SimulatedStep] = []
     for step, (model_s, tool_s) in enumerate(zip(agent.model_s, agent.tool_s, strict=True)):
@@ -115,21 +111,7 @@ def simulate_agent(agent: Agent) -> float:
         )
         foreseen = world.guess(step)[0] == RIGHT
         steps.append(SimulatedStep(model_s, tool_s, (tool_s,), True, 0, agent.proposer_s[step], guesses, foreseen))
-    return simulate(steps, world.ahead).took_s
-
-
-def replay_agent(agent: Agent) -> ReplayReport:
-    """The replay of the agent's trace and predictions; how long wrong calls take is not in them."""
-    world = agent.world
-    trace = make_trace([Timed(m, t, READ) for m, t in zip(agent.model_s, agent.tool_s, strict=True)])
-    rows = [
-        Prediction(
-            key="k", step=1 + 2 * step, rank=rank, action="file_read", calls=(call,), seconds=agent.proposer_s[step]
-        )
-        for step in range(STEPS)
-        for rank, call in enumerate(world.guess(step), 1)
-    ]
-    return replay_traces([trace], make_file(*rows), ReplaySettings(top=9, ahead=world.ahead))
+    return simulate(steps, world.ahead)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +129,9 @@ def replay_agent(agent: Agent) -> ReplayReport:
 @thrice_if_late
 def test_it_takes_as_long_as_the_real_run(world: World) -> None:
     agent, took = asyncio.run(run_agent(world))
-    simulated, found = simulate_agent(agent), replay_agent(agent)
-    for seconds in (simulated, found.remaining_s):
-        assert seconds < 1.03 * took
-        assert_quick(took, seconds / 0.97)
-    assert 0.02 * found.hits <= (found.saved_s or 0.0), "the run was one in which guesses save"
-    assert found.hits >= STEPS // 3 or not any(world.hits)
+    run = simulate_agent(agent)
+    assert run.took_s < 1.03 * took
+    assert_quick(took, run.took_s / 0.97)
+    hits = sum(launch.hit for launch in run.launches)
+    assert 0.02 * hits <= sum(run.saved_s), "the run was one in which guesses save"
+    assert hits >= STEPS // 3 or not any(world.hits)

@@ -15,16 +15,13 @@ from foretrace.api.evaluation import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, UsageError
 from foretrace.core.predictions import (
-    Prediction,
     digest_dataset,
-    find_first_object,
-    read_predicted_calls,
     read_predictions,
 )
 from foretrace.core.store import write_traces
 from foretrace.evaluation.pair_accuracy import score_pairs
 from foretrace.evaluation.score import score
-from foretrace.evaluation.verify import QUESTION, VerifyReport, make_guess_text, read_verdict
+from foretrace.evaluation.verify import QUESTION, VerifyReport, read_verdict
 from foretrace.models.servers.scripted import Scripted
 
 Row = dict[str, Any]
@@ -89,20 +86,6 @@ def test_what_is_asked(dataset: Path, predictions: Path, gold: list[Row], tmp_pa
         )
         assert question == ("user", QUESTION)
         assert request.sampling.temperature == 0 and request.logprobs
-
-
-def test_a_guess_is_written_as_the_targets_are(dataset: Path) -> None:
-    for row in rows(dataset, "eval"):
-        text = row["completion"][0]["content"]
-        value = find_first_object(text)
-        made = Prediction(key="k", step=0, action=value["action"], calls=read_predicted_calls(value))
-        assert make_guess_text(made, "call") == text
-        assert make_guess_text(made, "type") == f'{{"action":"{value["action"]}"}}'
-    two = json.loads('{"action":"file_read","tool":"a","arguments":{"z":1,"b":2},"more":[{"tool":"c","arguments":{}}]}')
-    made = Prediction(key="k", step=0, action="file_read", calls=read_predicted_calls(two))
-    assert make_guess_text(made, "call") == (
-        '{"action":"file_read","tool":"a","arguments":{"b":2,"z":1},"more":[{"tool":"c","arguments":{}}]}'
-    )
 
 
 def test_scores_are_added_and_all_else_stays(dataset: Path, predictions: Path, gold: list[Row], tmp_path: Path) -> None:
@@ -266,28 +249,6 @@ def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Pat
     assert not (tmp_path / "s.jsonl").exists()
 
 
-ODD_GUESSES = [
-    json.dumps({"action": "file_read", "tool": "\ud800", "arguments": {"path": "\ud800"}}),
-    '{"action":"file_read","tool":"x","arguments":' + '{"a":' * 3000 + "1" + "}" * 3001,
-    '{"action":"file_read","tool":"x","arguments":"' + "[" * 3000 + '"}',
-    '{"action":"\\ud800"}',
-]
-"""What a model may write: half of a surrogate pair, JSON that is deep."""
-
-
-def test_what_a_model_makes_up_can_be_verified(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    """Each guess, and a key that no file can hold, is asked for and written again."""
-    lines = [
-        {"key": row["key"], "step": row["step"], "completion": text}
-        for row, text in zip(gold, ODD_GUESSES, strict=False)
-    ]
-    path = write(tmp_path / "p.jsonl", [*lines, {"key": "\ud800", "step": 1, "action": "repair"}])
-    report = verify(path, dataset, out=tmp_path / "s.jsonl", model=says("repair"))
-    assert (report.rows, report.unknown, report.scored + report.no_action) == (5, 1, 4)
-    back = read_predictions(tmp_path / "s.jsonl").rows
-    assert [row.score is None for row in back] == [row.action is None for row in back[:4]] + [True]
-
-
 def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
     model = says("bash")
     good = [guess(row) for row in gold]
@@ -328,11 +289,6 @@ def test_pairs(dataset: Path, tmp_path: Path) -> None:
     assert found.families[0].accuracy.n == len(pairs) == sum(row.accuracy.n for row in found.families[1:])
     verify_pairs(dataset, out=tmp_path / "same.jsonl", model=says("", -0.5))
     assert {row.accuracy.value for row in score_pairs(tmp_path / "same.jsonl", dataset).families} == {0.5}
-
-
-def test_a_file_without_pair_scores_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(PredictionError, match="holds no scores of pairs"):
-        score_pairs(write(tmp_path / "p.jsonl", [{"pair_scores": 1, "verifier": "judge"}]), dataset)
 
 
 def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
