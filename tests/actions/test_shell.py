@@ -96,15 +96,13 @@ def test_written_paths(command: str, writes: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("command", "effect"),
     [
-        ("grep -rn x .", Effect.PURE_READ),
-        ("pytest -q", Effect.SANDBOX_EXEC),
-        ("pip install x && pytest", Effect.LOCAL_WRITE),
-        ("rm a", Effect.LOCAL_WRITE),
+        ("grep -rn x .", Effect.PURE_READ), ("pytest -q", Effect.SANDBOX_EXEC),
+        ("pip install x && pytest", Effect.LOCAL_WRITE), ("rm a", Effect.LOCAL_WRITE),
         ("git push origin main", Effect.EXTERNAL_WRITE),
         ("curl -X POST https://example.org -d a=1", Effect.EXTERNAL_WRITE),
         ("python app.py && git push", Effect.EXTERNAL_WRITE),
     ],
-)
+)  # fmt: skip
 def test_effect(command: str, effect: Effect) -> None:
     assert classify_shell(command).effect is effect
 
@@ -112,17 +110,13 @@ def test_effect(command: str, effect: Effect) -> None:
 @pytest.mark.parametrize(
     ("line", "folders"),
     [
-        ("(cd a && cat f) && cat f", ["a", ""]),
-        ("cd a && (cd b; cat f; cd ..; cat f); cat f", ["a/b", "a", "a"]),
-        ("cat $(cd a && cat f); cat f", ["", "", "a"]),  # what is substituted comes last
-        ("cd a | cat f; cat f", ["", ""]),
-        ("go() { cd a; }; cat f", [""]),
-        ("cd a; cd b; cd -; cat f", ["a"]),
-        ("cd a; cd /b && cat f; cd -; cat f; cd -; cat f", ["/b", "a", "/b"]),
-        ("cd a; cd; cat f", ["~"]),
+        ("(cd a && cat f) && cat f", ["a", ""]), ("cd a && (cd b; cat f; cd ..; cat f); cat f", ["a/b", "a", "a"]),
+        ("cat $(cd a && cat f); cat f", ["", "", "a"]), ("cd a | cat f; cat f", ["", ""]),
+        ("go() { cd a; }; cat f", [""]), ("cd a; cd b; cd -; cat f", ["a"]),
+        ("cd a; cd /b && cat f; cd -; cat f; cd -; cat f", ["/b", "a", "/b"]), ("cd a; cd; cat f", ["~"]),
         ("cd a; cd -P -- b && cat f; cd $X; cat f", ["a/b", "$X"]),
     ],
-)
+)  # fmt: skip
 def test_the_directory_of_a_command(line: str, folders: list[str]) -> None:
     assert [command.cwd for command in split_commands(line) if command.argv[0] == "cat"] == folders
 

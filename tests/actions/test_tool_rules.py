@@ -99,12 +99,10 @@ def test_call(call: tuple[str, dict[str, object]], kind: CallKind) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "effect"),
     [
-        ("calculator__add", '{"a": 3, "b": 4}', Effect.UNKNOWN),
-        ("add", '{"x": 1, "y": 2}', Effect.UNKNOWN),
-        ("cart__add", '{"item_id": 3, "quantity": 4}', Effect.EXTERNAL_WRITE),
-        ("add", "{}", Effect.EXTERNAL_WRITE),
+        ("calculator__add", '{"a": 3, "b": 4}', Effect.UNKNOWN), ("add", '{"x": 1, "y": 2}', Effect.UNKNOWN),
+        ("cart__add", '{"item_id": 3, "quantity": 4}', Effect.EXTERNAL_WRITE), ("add", "{}", Effect.EXTERNAL_WRITE),
     ],
-)
+)  # fmt: skip
 def test_to_add_numbers_changes_nothing(name: str, arguments: str, effect: Effect) -> None:
     assert classify_call(name, arguments).effect is effect
 
@@ -158,18 +156,13 @@ def test_input_of_a_process_is_no_command(chars: str) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *(
-            (name, '{"todos": [{"content": "a"}]}')
-            for name in ("TodoWrite", "todowrite", "write_todos", "todo", "todos")
-        ),
+        *((name, '{"todos": [{"content": "a"}]}') for name in ("TodoWrite", "todowrite", "write_todos", "todo")),
         *((name, "{}") for name in ("TaskUpdate", "TaskCreate", "update_plan", "ExitPlanMode", "switch_mode", "plan")),
         ("task_tracker", '{"command": "plan", "task_list": []}'),
-        ("manage_todo_list", '{"operation": "write", "todoList": []}'),
-        ("todo", '{"todos": []}'),
-        ("goose__todo__todo_write", '{"content": "- a"}'),
-        ("sequentialthinking", '{"thought": "so"}'),
+        ("manage_todo_list", '{"operation": "write", "todoList": []}'), ("todo", '{"todos": []}'),
+        ("goose__todo__todo_write", '{"content": "- a"}'), ("sequentialthinking", '{"thought": "so"}'),
     ],
-)
+)  # fmt: skip
 def test_the_agents_own_plan_is_written_but_changes_no_state(name: str, arguments: str) -> None:
     facts = classify_call(name, arguments)
     assert (facts.kind, facts.effect, facts.own_state) == (CallKind.OTHER, Effect.LOCAL_WRITE, True)
@@ -179,15 +172,10 @@ def test_the_agents_own_plan_is_written_but_changes_no_state(name: str, argument
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *(
-            ("todo_read", "{}"),
-            ("TodoRead", "{}"),
-            ("task_tracker", '{"command": "view"}'),
-            ("todo", '{"todos": null}'),
-        ),
+        *(("todo_read", "{}"),("TodoRead", "{}"),("task_tracker", '{"command": "view"}'),("todo", '{"todos": null}')),
         *(("manage_todo_list", '{"operation": "read"}'), ("wait_agent", "{}"), ("think", '{"thought": "so"}')),
     ],
-)
+)  # fmt: skip
 def test_to_show_the_list_changes_nothing(name: str, arguments: str) -> None:
     facts = classify_call(name, arguments)
     assert (facts.kind, facts.effect, facts.own_state) == (CallKind.OTHER, Effect.PURE_READ, False)
@@ -226,10 +214,9 @@ def test_no_shape_of_arguments_breaks_the_reader(name: str, arguments: dict[str,
     [
         ("p = 'a.py'\nopen(p, 'w').write('x')", ("a.py",)),
         ("from pathlib import Path\np = Path('a.py')\np.write_text(p.read_text())", ("a.py",)),
-        ("Path('b.py').write_text('x')", ("b.py",)),
-        ("open(find(), 'w').write('x')", ()),
+        ("Path('b.py').write_text('x')", ("b.py",)), ("open(find(), 'w').write('x')", ()),
     ],
-)
+)  # fmt: skip
 def test_files_that_a_script_in_the_shell_rewrites(code: str, writes: tuple[str, ...]) -> None:
     """A later rewrite of the same file after a failure is a repair, so the path behind a variable counts."""
     facts = classify_call("bash", json.dumps({"command": f"python3 - <<'EOF'\n{code}\nEOF"}))
@@ -239,14 +226,11 @@ def test_files_that_a_script_in_the_shell_rewrites(code: str, writes: tuple[str,
 @pytest.mark.parametrize(
     ("words", "same"),
     [
-        (["rm", "src", "ls"], "rm src ls"),
-        (["grep", "-n", "a > b; pytest", "f"], "grep -n 'a > b; pytest' f"),
-        (["bash", "-lc", "cd x && pytest"], "cd x && pytest"),
-        (["/bin/sh", "-c", "ls"], "ls"),
-        (["python", "-c", "print(1)"], "python -c 'print(1)'"),
-        (["git", "-c", "status"], "git -c status"),
+        (["rm", "src", "ls"], "rm src ls"), (["grep", "-n", "a > b; pytest", "f"], "grep -n 'a > b; pytest' f"),
+        (["bash", "-lc", "cd x && pytest"], "cd x && pytest"), (["/bin/sh", "-c", "ls"], "ls"),
+        (["python", "-c", "print(1)"], "python -c 'print(1)'"), (["git", "-c", "status"], "git -c status"),
     ],
-)
+)  # fmt: skip
 def test_a_list_is_the_words_of_one_command(words: list[str], same: str) -> None:
     listed, line = (ToolCall(name="shell", arguments=json.dumps({"command": command})) for command in (words, same))
     assert classify_call(listed.name, listed.arguments) == classify_call(line.name, line.arguments)

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus, rows
-from foretrace.api.datasets import build
+from evaluation.planted import build_dataset, write_lines
 from foretrace.core.errors import PredictionError
 from foretrace.core.predictions import PredictedCall, Prediction
-from foretrace.core.store import write_traces
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.confidences import (
     BINS,
@@ -115,10 +114,7 @@ def test_the_threshold_is_the_lowest_that_is_precise_enough(guesses: list[tuple[
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("accept")
-    write_traces(corpus(40), folder / "traces")
-    build(folder / "traces", out=folder / "dataset", split=(0.1, 0.4, 0.5), statistical_gates=False)
-    return folder / "dataset"
+    return build_dataset(tmp_path_factory.mktemp("accept"), corpus(40), split=(0.1, 0.4, 0.5))
 
 
 @pytest.fixture(scope="module")
@@ -133,14 +129,9 @@ def validation(dataset: Path) -> list[Row]:
 
 @pytest.fixture
 def verified(dataset: Path, tmp_path: Path) -> Callable[..., VerifierScore]:
-    def write(name: str, lines: list[Row]) -> Path:
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return path
-
     def run(lines: list[Row], validation: list[Row] | None = None) -> VerifierScore:
-        given = None if validation is None else write("v.jsonl", validation)
-        found = score(write("p.jsonl", lines), dataset, validation=given).verifier
+        given = None if validation is None else write_lines(tmp_path / "v.jsonl", *validation)
+        found = score(write_lines(tmp_path / "p.jsonl", *lines), dataset, validation=given).verifier
         assert found is not None
         return found
 

@@ -159,22 +159,13 @@ def test_a_predictor_that_cannot_learn(dataset: Path, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     "given",
     [
-        "text",
-        None,
-        [("file_read", None, {})],
-        [("no_action", None, {}, 0.5)],
-        [("file_read", 3, {}, 0.5)],
-        [("file_read", "bash", "no json", 0.5)],
-        [("file_read", "bash", [1], 0.5)],
-        [("file_read", "bash", {"x": float("nan")}, 0.5)],
-        [("file_read", "bash", {"x": object()}, 0.5)],
-        [("file_read", "bash", {}, 1.5)],
-        [("file_read", "\ud800", {}, 0.2)],
-        [("file_read", "x", '{"a": "\ud800"}', 0.2)],
-        [("file_read", "bash", {}, float("inf"))],
-        [["file_read"]],
+        "text", None, [("file_read", None, {})], [("no_action", None, {}, 0.5)], [("file_read", 3, {}, 0.5)],
+        [("file_read", "bash", "no json", 0.5)], [("file_read", "bash", [1], 0.5)],
+        [("file_read", "bash", {"x": float("nan")}, 0.5)], [("file_read", "bash", {"x": object()}, 0.5)],
+        [("file_read", "bash", {}, 1.5)], [("file_read", "\ud800", {}, 0.2)],
+        [("file_read", "x", '{"a": "\ud800"}', 0.2)], [("file_read", "bash", {}, float("inf"))], [["file_read"]],
     ],
-)
+)  # fmt: skip
 def test_garbage_is_no_guess(given: Any) -> None:
     with pytest.raises(BadGuessError):
         check_guesses(given, 3)

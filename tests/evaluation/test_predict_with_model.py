@@ -196,14 +196,11 @@ def test_samples_that_are_no_guess_are_counted_beside_those_that_are(dataset: Pa
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"samples": 0}, "samples=0"),
-        ({"max_tokens": 0}, "max_tokens=0"),
-        ({"concurrency": 0}, "concurrency=0"),
-        ({"temperature": -1.0}, "temperature=-1.0"),
-        ({"logprobs": True}, "no logprobs: .*; leave out logprobs"),
+        ({"samples": 0}, "samples=0"), ({"max_tokens": 0}, "max_tokens=0"), ({"concurrency": 0}, "concurrency=0"),
+        ({"temperature": -1.0}, "temperature=-1.0"), ({"logprobs": True}, "no logprobs: .*; leave out logprobs"),
         ({"predictor": "majority"}, "name one that guesses"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_served(dataset: Path, tmp_path: Path, settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         foretrace.predict(dataset, model=model(lambda r: LS), out=tmp_path / "p.jsonl", **settings)

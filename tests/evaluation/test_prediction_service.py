@@ -90,16 +90,11 @@ def test_a_turn() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kept"),
     [
-        ("", [VIEW]),
-        ('{"pa', [VIEW]),
-        ('{"path": "src/pa', [VIEW]),
-        ('{"last": 2', [VIEW]),
-        ('{"last": 20, "path": "src/parser.py", "fi', [VIEW]),
-        ('{"path": "src/pb', []),
-        ('{"last": 3, "path": "s', []),
-        ('{"other": 1', []),
+        ("", [VIEW]), ('{"pa', [VIEW]), ('{"path": "src/pa', [VIEW]), ('{"last": 2', [VIEW]),
+        ('{"last": 20, "path": "src/parser.py", "fi', [VIEW]), ('{"path": "src/pb', []),
+        ('{"last": 3, "path": "s', []), ('{"other": 1', []),
     ],
-)
+)  # fmt: skip
 def test_an_unfinished_call_keeps_what_it_may_become(arguments: str, kept: list[Prediction]) -> None:
     _, reply = Client(VIEW, LS).talk(BEGIN, ("text", {"calls": [{"name": "view", "arguments": arguments}]}))
     assert [each[0] for each in name_predicted(reply)] == [each.calls[0].tool for each in kept]

@@ -183,10 +183,9 @@ def test_earlier_calls_know_what_happened_since() -> None:
         ({"command": "pytest src/a.py -q"}, ["src/a.py"], "pytest <rel> -q"),
         ({"command": "rm /w/a.py /w/b.py"}, ["a.py", "b.py"], "rm <paths>"),
         ({"command": "mv a.py /w/b.py"}, ["a.py", "b.py"], "mv <name> <path>"),
-        ({"command": "cat /etc/x.conf"}, ["/etc/x.conf"], "cat <path>"),
-        ({"command": "ls -la"}, [], "ls -la"),
+        ({"command": "cat /etc/x.conf"}, ["/etc/x.conf"], "cat <path>"), ({"command": "ls -la"}, [], "ls -la"),
     ],
-)
+)  # fmt: skip
 def test_a_template_filled_with_its_own_files_is_the_call(
     arguments: dict[str, str], paths: list[str], template: str
 ) -> None:

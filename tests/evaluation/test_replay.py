@@ -268,13 +268,11 @@ def test_predictions_for_something_else_are_refused(predictions: PredictionsFile
     [
         ({"guess_latency": -1.0}, "guess_latency=-1.0: give seconds, 0 or more"),
         ({"verifier_s": float("inf")}, "verifier_s=inf: give seconds, 0 or more"),
-        ({"threshold": float("nan")}, "threshold=nan: give a number"),
-        ({"ahead": 0}, "ahead=0: give 1 or more"),
-        ({"top": 0}, "top=0: give 1 or more"),
-        ({"allow": ("all",)}, "allow='all': is not safe to run early"),
+        ({"threshold": float("nan")}, "threshold=nan: give a number"), ({"ahead": 0}, "ahead=0: give 1 or more"),
+        ({"top": 0}, "top=0: give 1 or more"), ({"allow": ("all",)}, "allow='all': is not safe to run early"),
         ({"seed": -1}, "seed=-1: give 0 or more"),
     ],
-)
+)  # fmt: skip
 def test_a_setting_that_cannot_be_served_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as refused:
         replay([], plant(reads(1)), **options)

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus, rows, says, trace, user
-from foretrace.api.datasets import build
+from evaluation.planted import build_dataset, write_lines
 from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
-from foretrace.core.store import write_traces
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 from foretrace.evaluation.figures import ASPECTS, is_eligible, judge_completion, judge_guesses
 from foretrace.evaluation.score import score
@@ -31,10 +30,7 @@ WRONG = {"action": "BLOCKED", "tool": "nothing", "arguments": {}}
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("more")
-    write_traces(corpus(24), folder / "traces")
-    build(folder / "traces", out=folder / "dataset", split=(0.2, 0.0, 0.8), statistical_gates=False)
-    return folder / "dataset"
+    return build_dataset(tmp_path_factory.mktemp("score"), corpus(24))
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +38,9 @@ def gold(dataset: Path) -> list[Row]:
     return sorted(rows(dataset, "eval"), key=lambda row: (row["key"], row["step"]))
 
 
-def write(path: Path, *lines: Any) -> Path:
-    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
-    return path
-
-
 @pytest.fixture
 def scored(dataset: Path, tmp_path: Path) -> Callable[..., ScoreReport]:
-    return lambda *lines, **more: score(write(tmp_path / "p.jsonl", *lines), dataset, **more)
+    return lambda *lines, **more: score(write_lines(tmp_path / "p.jsonl", *lines), dataset, **more)
 
 
 def guess(row: Row, *, right: bool = True, rank: int = 1, **more: Any) -> Row:
@@ -118,14 +109,14 @@ def test_a_planted_difference_is_found(scored: Any, gold: list[Row], tmp_path: P
     rng = random.Random(0)
     drawn = [rng.random() for _ in gold]
     good, bad = ([guess(r, right=d < p) for r, d in zip(gold, drawn, strict=True)] for p in (0.7, 0.4))
-    report = scored(*good, against=write(tmp_path / "o.jsonl", *bad))
+    report = scored(*good, against=write_lines(tmp_path / "o.jsonl", *bad))
     assert report.against is not None
     first = {(d.slice, d.metric): d for d in report.against.differences}
     for each in first.values():
         assert each.low <= each.value <= each.high
     exact = first["natural", "type_accuracy"]
     assert exact.low > 0.1 and exact.value == pytest.approx(0.3, abs=0.1)
-    back = scored(*bad, against=write(tmp_path / "o.jsonl", *good)).against
+    back = scored(*bad, against=write_lines(tmp_path / "o.jsonl", *good)).against
     assert back is not None
     assert {(d.slice, d.metric): d.value for d in back.differences} == {at: -d.value for at, d in first.items()}
 
@@ -134,12 +125,11 @@ def test_differences_are_over_tasks(tmp_path: Path) -> None:
     """Twelve groups of eight tasks, right on half of the groups, against nothing right: the difference is the figure
     itself, and its interval is that of 96 tasks where the figure's is that of 12 groups."""
     every = [trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % 12}") for n in range(96)]
-    write_traces(every, tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d", split=(0.02, 0, 0.98), statistical_gates=False)
-    gold = list(rows(tmp_path / "d", "eval"))
-    ours = write(tmp_path / "p.jsonl", *(guess(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
-    theirs = write(tmp_path / "o.jsonl", *(guess(row, right=False) for row in gold))
-    report = score(ours, tmp_path / "d", against=theirs)
+    dataset = build_dataset(tmp_path, every, split=(0.02, 0, 0.98))
+    gold = list(rows(dataset, "eval"))
+    ours = write_lines(tmp_path / "p.jsonl", *(guess(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
+    theirs = write_lines(tmp_path / "o.jsonl", *(guess(row, right=False) for row in gold))
+    report = score(ours, dataset, against=theirs)
     assert report.against is not None
     own = next(row for row in report.scores if (row.slice, row.metric) == ("natural", "type_accuracy"))
     each = next(row for row in report.against.differences if (row.slice, row.metric) == ("natural", "type_accuracy"))
@@ -177,12 +167,11 @@ def test_what_is_wrong_with_lines_is_counted(scored: Any, gold: list[Row]) -> No
 
 def test_types_alone(tmp_path: Path) -> None:
     """A dataset of types asks nothing of calls, and what is said of them does no harm."""
-    write_traces(corpus(12), tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d", target="type", split=(0.2, 0.0, 0.8), statistical_gates=False)
-    gold = list(rows(tmp_path / "d", "eval"))
+    dataset = build_dataset(tmp_path, corpus(12), target="type")
+    gold = list(rows(dataset, "eval"))
     lines = [guess(row, confidence=1.0) for row in gold]
     lines[0]["prediction"] |= {"tool": "bash", "arguments": {}}
-    report = score(write(tmp_path / "p.jsonl", *lines), tmp_path / "d")
+    report = score(write_lines(tmp_path / "p.jsonl", *lines), dataset)
     assert set(figures(report)) >= {"type_accuracy"} and "exact_call" not in figures(report)
     assert [(each.of, each.ece) for each in report.calibration or ()] == [("type", 0)]
     assert figures(report)["right"] == 1
@@ -212,7 +201,7 @@ def test_more_guesses_never_do_worse(data: st.DataObject, gold: list[str], k: in
 
 
 def test_a_file_without_predictions_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
-    for path in (write(tmp_path / "empty.jsonl"), write(tmp_path / "head.jsonl", {"predictions": 1})):
+    for path in (write_lines(tmp_path / "empty.jsonl"), write_lines(tmp_path / "head.jsonl", {"predictions": 1})):
         with pytest.raises(PredictionError, match="holds no predictions"):
             score(path, dataset)
     packed = tmp_path / "p.jsonl.gz"
@@ -252,27 +241,6 @@ def test_perfect_predictions_score_one(scored: Any, gold: list[Row]) -> None:
     present = {f"f1/{ACTIONS[r['action']]}" for r in gold}
     metrics = {"type_accuracy", "macro_f1", "tool", "exact_call", "normalized_call", "right"}
     assert set(figures(report)) == metrics | present, "one guess a step has no top-3"
-
-
-@pytest.mark.parametrize("form", ["fields", "text", "messages", "spaced", "chatty"])
-def test_a_prediction_may_be_fields_a_text_or_messages(scored: Any, gold: list[Row], form: str) -> None:
-    """JSON in any spacing, with what a model says behind it."""
-
-    def predict(row: Row) -> Row:
-        text = row["completion"][0]["content"]
-        value = json.loads(text)
-        return (
-            at(row)
-            | {
-                "fields": value,
-                "text": {"completion": text},
-                "messages": {"completion": [{"role": "assistant", "content": text}]},
-                "spaced": {"completion": " \n" + json.dumps(value, indent=1)},
-                "chatty": {"completion": text + "\nI hope this helps. {}"},
-            }[form]
-        )
-
-    assert set(figures(scored(*map(predict, gold))).values()) == {1.0}
 
 
 def test_a_folder_of_files_that_another_program_wrote_scores_as_one_file(

@@ -78,17 +78,11 @@ def test_a_guess_behind_a_wrong_one_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("own", "tool_s", "covers", "saved"),
     [
-        ((3.0, 1.0), 3.0, (0, 1), 3.0),
-        ((3.0, 1.0), 3.0, (0,), 2.0),  # side by side: the other one still takes a second
-        ((3.0, 1.0), 3.0, (1,), 0.0),  # the longest is waited for
-        ((3.0, 1.0), 4.0, (0,), 3.0),  # one after another
-        ((3.0, 1.0), 4.0, (1,), 1.0),
-        ((2.0, 1.0, 1.0), 4.0, (0,), 2.0),
-        ((8.0, 2.0), 10.0, (0,), 5.0),  # no more than was ahead of the reply
-        ((None, None), 4.0, (0,), 0.0),
-        ((None, None), 4.0, (0, 1), 4.0),
+        ((3.0, 1.0), 3.0, (0, 1), 3.0), ((3.0, 1.0), 3.0, (0,), 2.0), ((3.0, 1.0), 3.0, (1,), 0.0),
+        ((3.0, 1.0), 4.0, (0,), 3.0), ((3.0, 1.0), 4.0, (1,), 1.0), ((2.0, 1.0, 1.0), 4.0, (0,), 2.0),
+        ((8.0, 2.0), 10.0, (0,), 5.0), ((None, None), 4.0, (0,), 0.0), ((None, None), 4.0, (0, 1), 4.0),
     ],
-)
+)  # fmt: skip
 def test_a_part_of_parallel_calls_saves_what_no_longer_is_waited_for(
     own: tuple[float | None, ...], tool_s: float, covers: tuple[int, ...], saved: float
 ) -> None:

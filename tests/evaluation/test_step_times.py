@@ -32,16 +32,11 @@ def stamp(at: float | None) -> str | None:
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (Timed(None, 1.0), "no_model_time"),
-        (Timed(0.0, 1.0), "no_model_time"),
-        (Timed(1.0, None), "no_tool_time"),
-        (Timed(-1.0, 1.0), "absurd_time"),
-        (Timed(1.0, -0.1), "absurd_time"),
-        (Timed(1.0, math.nan), "absurd_time"),
-        (Timed(math.inf, 1.0), "absurd_time"),
-        (Timed(1.0, 86_401.0), "absurd_time"),
+        (Timed(None, 1.0), "no_model_time"), (Timed(0.0, 1.0), "no_model_time"), (Timed(1.0, None), "no_tool_time"),
+        (Timed(-1.0, 1.0), "absurd_time"), (Timed(1.0, -0.1), "absurd_time"), (Timed(1.0, math.nan), "absurd_time"),
+        (Timed(math.inf, 1.0), "absurd_time"), (Timed(1.0, 86_401.0), "absurd_time"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_known_says_why(step: Timed, why: str) -> None:
     assert [found.unknown for found in time_steps(make_trace([step, Timed(1.0, 1.0)]))] == [why, None]
 
