@@ -15,7 +15,6 @@ from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
 from foretrace.core.trace import ToolCall
 
 _MAX_CHARACTERS = 2000
-"""Most characters of a command that are read for its name."""
 _WITH_VERBS = SUBCOMMANDS.keys() | split_words(
     "git svn pip pip3 uv apt apt-get apt-cache dpkg conda mamba brew gem systemctl kubectl helm terraform"
 )

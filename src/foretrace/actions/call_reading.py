@@ -33,7 +33,6 @@ from foretrace.actions.tool_tables import PATH_KEYS
 from foretrace.core.trace import ToolCall
 
 MAX_CHARACTERS = 30_000
-"""Most characters of one text that are read."""
 _MAX_REMEMBERED = 8_000
 """Most characters of the arguments of a call that is cached: attempts at one task make many of the same calls."""
 _OLD_KEYS = ("old_str", "old_string", "oldString", "search", "old_text", "old_content", "find", "old", "target")
@@ -56,7 +55,6 @@ class Edit(msgspec.Struct, frozen=True):
 
     path: str
     new: str = ""
-    """The new text, of the file or of a part of it."""
     old: str | None = None
     """The text that the new one replaces; `None` if nothing is replaced or it is not known."""
     creates: bool = False
@@ -76,11 +74,9 @@ class CallReading(msgspec.Struct):
     """Commands that it starts, including those inside other commands and in code."""
     edits: list[Edit] = []
     reads: list[str] = []
-    """Paths that it shows."""
     strings: list[str] = []
     """Strings in the code that it runs: paths may be among them."""
     addresses: list[str] = []
-    """Network addresses that it names."""
 
 
 def read_call(call: ToolCall) -> CallReading:

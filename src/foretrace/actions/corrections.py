@@ -34,9 +34,7 @@ NEEDED_COLUMNS = ("key", "id", "message_index", "correct_action")
 FORMATS = (".csv", ".jsonl")
 _ACTIONS = (*map(str, ActionType), NO_STEP)
 _CONTEXT = 400
-"""Most characters shown of a step, and of its observation."""
 _PAGE = 50
-"""Traces held in memory at a time."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _REASONS = {
@@ -148,19 +146,16 @@ class CorrectionCounts(msgspec.Struct, frozen=True, kw_only=True):
     applied: int
     """Steps whose action a row sets."""
     left_empty: int
-    """Rows without a correct action."""
     not_applied: dict[str, int]
     """Rows that could not be applied, by reason: `unknown_trace` (no trace has the key), `changed_trace` (its id is
     different now), `no_such_step` (the index is not a message of the agent)."""
     warnings: tuple[str, ...] = ()
-    """One line for each of these reasons."""
 
 
 class Corrections(msgspec.Struct, frozen=True):
     steps: dict[tuple[str, int], Correction]
     """Key of the trace and message index -> correction."""
     left_empty: int
-    """Rows without a correct action."""
 
     def compute_digest(self) -> str:
         """A digest of the corrections, independent of the format and order of the table."""

@@ -37,7 +37,6 @@ CHEATS = {
 MARKS = {"ending.fabricated": "The source rewrote how the attempt ended."}
 """Rule -> what should be known about a trace, although it does not make a success worthless."""
 MAX_EVIDENCE = 200
-"""Most characters of the evidence of a flag."""
 _NOT_SHOWING = ("touch", "mkdir", "rm", "tee", "echo", "printf", "cp", "mv", "find", "git")
 
 

@@ -59,9 +59,7 @@ class LabelEvidence(msgspec.Struct):
 
     label: StepLabel
     facts: CallFacts
-    """What its calls do together."""
     observations: list[int]
-    """Indexes of the messages that answer it."""
 
 
 def label_trace(trace: Trace) -> list[StepLabel]:
@@ -112,7 +110,6 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
 
 
 _Decision = tuple[ActionType | None, str, Effect]
-"""The action, rule and effect of a message."""
 
 
 def _make_evidence(index: int, decision: _Decision, state_version: int, facts: CallFacts) -> LabelEvidence:

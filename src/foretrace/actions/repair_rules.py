@@ -22,7 +22,6 @@ MIN_SIMILARITY = 0.4
 class _Failure(NamedTuple):
     payload: str
     shown_by: int
-    """Index of the message that shows the failure."""
 
 
 class RepairHistory:

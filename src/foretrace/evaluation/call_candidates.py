@@ -46,7 +46,6 @@ class CallTemplate(NamedTuple):
     action: str
     tool: str
     arguments: str
-    """JSON text with slots."""
 
 
 @lru_cache(maxsize=16_384)
@@ -120,7 +119,6 @@ class TemplateContext(NamedTuple):
     """What the next call is likely to depend on."""
 
     turns: tuple[ActionAndTool, ...]
-    """The last two turns."""
     agent: str
     """Identifies the agent: the tools that the system text names, or else a digest of that text."""
 
@@ -222,11 +220,9 @@ class PastCall(NamedTuple):
     action: str
     tool: str
     arguments: str
-    """Canonical JSON text."""
     turns_ago: int
     times: int
     failed: bool
-    """Whether it failed the last time."""
     writes_since: int
     """Number of turns since then that wrote something."""
 
@@ -238,9 +234,7 @@ class Usage(NamedTuple):
     shares: tuple[float, float] = (0.0, 0.0)
     """Probability of the template: for all agents, and for this agent."""
     groups: int = 0
-    """Number of groups it was seen in."""
     fills: int = 1
-    """Number of ways in which it was filled."""
     strange: bool = False
     """Whether it names a file that is not in the prompt."""
     own: PastCall | None = None
@@ -263,7 +257,6 @@ class Candidate(NamedTuple):
     usage: Usage
     filling: Filling = NOTHING
     place: int = 0
-    """Rank of this way to fill the template."""
     past: PastCall | None = None
     """The same call, if it was made before."""
 

@@ -76,7 +76,6 @@ class LongCall(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tool_s: float
     key: str
-    """Key of the trace."""
     step: int
     """Index of the agent's message in the trace."""
 
@@ -88,10 +87,8 @@ class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
     steps: float
     """A step that calls several tools is divided between them by their time."""
     coverage: float
-    """Share of steps with known times."""
     verdict: Verdict
     wall_s: float
-    """Model and tool time together, without waiting for a person."""
     model_s: float
     tool_s: float
     stamped_s: float

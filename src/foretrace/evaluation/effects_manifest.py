@@ -22,7 +22,6 @@ from foretrace.core.report import Report
 from foretrace.core.trace import ToolCall, Trace
 
 FORMAT = 1
-"""Version of the manifest's format."""
 
 EffectClass = Literal["read_only", "idempotent", "unsafe", "unknown"]
 
@@ -31,7 +30,6 @@ class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """MCP's hints about a tool."""
 
     read_only_hint: bool
-    """Whether it changes nothing."""
     idempotent_hint: bool
     """Whether repeating the same call changes nothing more."""
     destructive_hint: bool
@@ -45,9 +43,7 @@ class EffectEvidence(msgspec.Struct, frozen=True, kw_only=True):
     annotations: ToolAnnotations
     calls: int
     traces: int
-    """Number of traces with such a call."""
     effects: dict[str, int]
-    """Calls by effect."""
     whole_file_writes: int
     """Number of calls with the effect `local_write` that give the whole content of a file."""
 

@@ -73,7 +73,6 @@ class PairReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     families: list[FamilyRow]
     """All pairs together, then each family by name."""
     rows: int
-    """Number of pairs of the split."""
     groups: int
     missing: int
     """Pairs without two scores: counted as wrong."""

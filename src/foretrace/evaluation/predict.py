@@ -44,9 +44,7 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`eval` and `validation` rows are predicted after learning from all train rows; train rows (`proposer`), each
     after learning from other groups."""
     k: int = 5
-    """Most guesses for a step."""
     limit: int | None = None
-    """Only the first rows, this many."""
     seed: int = 0
     """Assigns groups to folds, and seeds the samples of a model."""
     folds: int | None = None
@@ -73,12 +71,10 @@ class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     learned_rows: int
     """Train rows that were learned from."""
     steps: int
-    """Rows to predict."""
     guesses: int
     faults: dict[str, int]
     """Faults by kind, as in the header."""
     example: str | None
-    """Message of the first fault."""
     fit_s: float
     latency_s: dict[str, float]
     """Seconds per step: `p50`, `p95`, `mean`."""
@@ -100,10 +96,8 @@ class Guessed:
     def __init__(self) -> None:
         self.rows: list[Prediction] = []
         self.seconds: list[float] = []
-        """Seconds for each row that was answered."""
         self.faults: Counter[str] = Counter()
         self.example: str | None = None
-        """Message of the first fault."""
 
     def count(self, fault: str, row: DatasetRow, example: str) -> None:
         self.faults[fault] += 1

@@ -27,7 +27,6 @@ from foretrace.sources.row_messages import make_messages
 from foretrace.sources.turn_items import flatten_turns
 
 MAX_OPEN_TURNS = 10_000
-"""Most open turns of one client."""
 _MAX_READ = 100_000
 """Most characters of an unfinished call that are read."""
 

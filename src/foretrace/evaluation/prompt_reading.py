@@ -35,7 +35,6 @@ class PastTurn(NamedTuple):
     """One turn of the agent that a prompt shows."""
 
     text: str
-    """What the agent wrote, calls included."""
     calls: tuple[ToolCall, ...]
     result: str
     """The answer to it: tool results or a user message; empty if there was none."""

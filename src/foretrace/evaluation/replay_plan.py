@@ -37,7 +37,6 @@ class PlannedCall(NamedTuple):
     covers: tuple[int, ...]
     """Positions of the step's calls that it matches."""
     seconds: float | None
-    """Recorded duration; None for a call that the step does not make."""
     written_s: float
     """Seconds of the reply after which it can be guessed."""
 
@@ -50,7 +49,6 @@ class PlannedGuess(NamedTuple):
     effect: Effect
     """Effect of all its calls together, as in labels."""
     right: bool
-    """Whether its calls are exactly the calls of the message."""
 
 
 class PlannedStep(NamedTuple):
@@ -60,13 +58,11 @@ class PlannedStep(NamedTuple):
     model_s: float
     tool_s: float
     names: tuple[str, ...]
-    """Names of its calls (`name_call`)."""
     call_s: tuple[float | None, ...]
     """Seconds of each of its calls on its own; None if unknown."""
     effect: Effect
     state_version: int
     guesses: tuple[PlannedGuess, ...]
-    """The best first."""
     foreseen: bool
     """Whether the first guess at each of its messages is right."""
     proposer_s: float | None
@@ -118,7 +114,6 @@ class ReplayPlan:
         self.runs: list[list[PlannedStep]] = []
         """Consecutive steps of one trace, without a person or a step of unknown time between them."""
         self.attempts: Counter[str] = Counter()
-        """Number of traces with a prediction, by task."""
         self.medians = ToolMedians()
         self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = self.assumed_steps = 0
         self.unknown: Counter[str] = Counter()

@@ -12,7 +12,6 @@ from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import Setting, UsageError
 
 GUESS_S = 0.2
-"""Default duration of a guess in seconds."""
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
 WORTH_SHARE = 0.05

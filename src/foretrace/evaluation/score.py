@@ -47,7 +47,6 @@ class _Predictions(NamedTuple):
     judged: JudgedSteps
     unknown: int
     most: int
-    """Most guesses per step."""
 
 
 class _Slice(NamedTuple):

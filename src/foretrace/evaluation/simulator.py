@@ -41,7 +41,6 @@ class SimulatedStep(NamedTuple):
     eligible: bool
     """Whether all its calls are safe to run early."""
     state_version: int
-    """Number of writes before it."""
     proposer_s: float
     """Seconds until the guesses for it are ready."""
     guesses: tuple[GuessedCall, ...] = ()
@@ -56,13 +55,10 @@ class Launch(NamedTuple):
     step: int
     """Position of the step it was launched for."""
     guess: int
-    """Position among the guesses of that step."""
     hit: bool
-    """Whether its result was used."""
     stale: bool
     """Whether a write made it stale."""
     wasted_s: float
-    """Seconds that it ran in vain."""
 
 
 class SimulatedRun(NamedTuple):

@@ -282,9 +282,7 @@ class AssumedTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that are assumed if a trace does not have them."""
 
     source: str
-    """Where the figures come from."""
     model: float
-    """Seconds of a reply."""
     tool: float
     """Seconds of a call whose action type is not in `actions`."""
     actions: dict[str, float] = {}

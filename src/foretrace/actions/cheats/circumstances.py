@@ -13,7 +13,6 @@ from foretrace.actions.call_reading import Edit
 from foretrace.core.trace import Trace
 
 MAX_STATEMENT = 30_000
-"""Most characters of each user message that are read."""
 MAX_SEEN = 20_000
 """Most characters of each observation that are searched for names of files and commits."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+\Z")
@@ -112,7 +111,6 @@ class Circumstances:
         self.known: set[str] = set()
         """Paths of existing files: shown, run or changed before the agent made any of that name."""
         self.seen: list[str] = []
-        """Observations so far, shortened."""
         self.shown: dict[str, str] = {}
         """Short path of a file -> observations of calls that name it."""
         self.looking_at: set[str] = set()

@@ -505,4 +505,3 @@ _SPECIAL_PROGRAMS: dict[str, Callable[[SimpleCommand, list[str]], CallFacts]] = 
     "perl": _classify_perl,
     **dict.fromkeys(SQL_CLIENTS, _classify_sql_client),
 }
-"""Programs that no table describes."""
