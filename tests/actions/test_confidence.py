@@ -14,13 +14,8 @@ from actions.traces import do, labels, say, sh
 from foretrace.actions.confidence import (
     BLIND_AGREEMENT,
     COUNTS,
-    TABLE,
     ConfidenceModel,
-    add_tables,
-    find_agreement,
-    find_confidence,
 )
-from foretrace.actions.taxonomy import ActionType
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "measure_rule_agreement.py"
 
@@ -54,11 +49,6 @@ def test_the_table_of_the_sources_is_not_stale(script: ModuleType, source_steps:
     assert script.count_agreement(source_steps) == COUNTS.sources, "run scripts/measure_rule_agreement.py"
 
 
-def test_the_file_is_what_the_script_writes(script: ModuleType) -> None:
-    text = script.format_table(COUNTS.samples, COUNTS.sources)
-    assert TABLE.read_text("utf-8") == text
-
-
 @pytest.mark.slow
 def test_the_least_sure_steps_hold_more_of_the_errors_than_chance(
     script: ModuleType, own_steps: Sequence[Any], source_steps: Sequence[Any]
@@ -74,17 +64,6 @@ def test_the_least_sure_steps_hold_more_of_the_errors_than_chance(
     assert (len(chosen) - sum(chosen)) / errors >= 3 * len(chosen) / len(judged)
     constant = sum(agrees for _, agrees in judged) / len(judged)
     assert sum((p - y) ** 2 for p, y in judged) <= sum((constant - y) ** 2 for _, y in judged)
-
-
-def test_a_rule_that_was_never_seen_is_less_sure_than_one_seen_often() -> None:
-    agreed, seen = find_agreement("tool.view", ActionType.FILE_READ)
-    assert seen >= 40 and agreed == seen
-    table = add_tables([COUNTS.samples, COUNTS.sources])
-    model = ConfidenceModel(table, COUNTS.prior_strength)
-    families = {key.partition(".")[0] for key in table if "." in key}
-    unseen = [model.estimate_family(family) for family in families | {"nonstep"}]
-    assert max(unseen) < find_confidence("tool.view", ActionType.FILE_READ) < 1
-    assert find_confidence("nonstep.lost", None) == BLIND_AGREEMENT
 
 
 def test_a_rule_is_drawn_towards_its_family_and_that_towards_the_blind_trial() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,15 +123,6 @@ def test_the_reflog_is_the_agents_own_after_it_has_moved_its_branch() -> None:
 def test_a_script_that_is_written_and_run_at_once_is_the_agents_own() -> None:
     write = sh("cat > /testbed/grader.py <<'EOF'\nassert f() == 1\nEOF\npython /testbed/grader.py")
     assert rules(write, BOOM, sh("rm /testbed/grader.py"), DONE) == []
-
-
-@pytest.mark.parametrize("word", [r"\.loc\[", "[", "x[!", "*(", "[z-a]"])
-@pytest.mark.parametrize("command", ["grep -rn '{}' pandas", "cat '{}'", "python '{}'", "cp '{}' b.py"])
-def test_a_word_of_a_command_is_not_a_pattern(word: str, command: str) -> None:
-    made = do("str_replace_editor", command="create", path="/testbed/new.py", file_text="x = 1")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not rules(user("Fix it."), made, seen("ok"), sh(command.format(word)), seen("a.py:1: x"))
 
 
 def test_examples_shown_to_the_agent_are_not_flagged() -> None:

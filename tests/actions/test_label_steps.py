@@ -41,35 +41,19 @@ REPAIRS = {
         [sh("echo 'x = 1' > a.py && python a.py"), BOOM, sh("sed -i s/1/2/ b.py && python a.py"), OK],
         ["verifier", "verifier"],
     ),
-    "first source edit after the reported bug was shown": (
-        [make("/r/probe.py"), OK, RUN, BOOM, change("/r/a.py"), OK],
-        ["file_write", "verifier", "file_write"],
-    ),
+    "first source edit after the reported bug was shown":
+        ([make("/r/probe.py"), OK, RUN, BOOM, change("/r/a.py"), OK], ["file_write", "verifier", "file_write"]),
     "second edit after the check still failed, until it passes": (
         [
-            change("/r/a.py"),
-            OK,
-            RUN,
-            BOOM,
-            change("/r/a.py"),
-            OK,
-            change("/r/a.py"),
-            OK,
-            sh("pytest"),
-            PASSED,
-            change("/r/a.py"),
-            OK,
+            change("/r/a.py"), OK, RUN, BOOM, change("/r/a.py"), OK, change("/r/a.py"), OK, sh("pytest"), PASSED,
+            change("/r/a.py"), OK,
         ],
         ["file_write", "verifier", "repair", "repair", "verifier", "file_write"],
     ),
-    "own script that failed": (
-        [make("/r/probe.py"), OK, RUN, BOOM, change("/r/probe.py"), OK],
-        ["file_write", "verifier", "repair"],
-    ),
-    "a new file after a failure": (
-        [change("/r/a.py"), OK, RUN, BOOM, make("/r/b.py"), OK],
-        ["file_write", "verifier", "file_write"],
-    ),
+    "own script that failed":
+        ([make("/r/probe.py"), OK, RUN, BOOM, change("/r/probe.py"), OK], ["file_write", "verifier", "repair"]),
+    "a new file after a failure":
+        ([change("/r/a.py"), OK, RUN, BOOM, make("/r/b.py"), OK], ["file_write", "verifier", "file_write"]),
     "a script that fails softly, with the error last": (
         [change("/r/a.py"), OK, RUN, seen("first: ok\nError: KeyError: 'id'\n"), change("/r/a.py"), OK],
         ["file_write", "verifier", "repair"],
@@ -94,14 +78,11 @@ REPAIRS = {
         [change("/r/a.py"), REFUSED, change("/r/a.py", "aa"), OK, change("/r/a.py", "c"), OK],
         ["file_write", "repair", "file_write"],
     ),
-    "a refused edit is not yet a write": (
-        [change("/r/a.py"), REFUSED, RUN, BOOM, change("/r/b.py"), OK],
-        ["file_write", "verifier", "file_write"],
-    ),
+    "a refused edit is not yet a write":
+        ([change("/r/a.py"), REFUSED, RUN, BOOM, change("/r/b.py"), OK], ["file_write", "verifier", "file_write"]),
     "sed that failed": (
         [
-            sh("sed -i 's/(/' a.py"),
-            seen("<returncode>1</returncode>\nsed: -e expression #1"),
+            sh("sed -i 's/(/' a.py"), seen("<returncode>1</returncode>\nsed: -e expression #1"),
             sh("sed -i 's/x/y/' a.py"),
         ],
         ["file_write", "repair"],
@@ -112,12 +93,10 @@ REPAIRS = {
     ),
     "an edit of the open file that the editor refused": (
         [
-            do("open", path="a.py"),
-            seen("[File: a.py]\n(Open file: /r/a.py)"),
+            do("open", path="a.py"), seen("[File: a.py]\n(Open file: /r/a.py)"),
             do("edit", line="1:1", replacement_text="x"),
             seen("Your proposed edit has introduced new syntax error(s).\n(Open file: /r/a.py)"),
-            do("edit", line="1:1", replacement_text=" x"),
-            seen("File updated.\n(Open file: /r/a.py)"),
+            do("edit", line="1:1", replacement_text=" x"), seen("File updated.\n(Open file: /r/a.py)"),
         ],
         ["file_read", "file_write", "repair"],
     ),
@@ -132,24 +111,17 @@ REPAIRS = {
     "git checkout without one": ([change("/r/a.py"), OK, sh("git checkout -- a.py")], ["file_write", "tool_call"]),
     "a mutating call with other arguments": (
         [
-            do("book_room", day="1", card="a"),
-            seen("Error: card refused"),
-            do("book_room", day="1", card="b"),
-            seen("booked"),
-            do("book_room", day="2", card="b"),
+            do("book_room", day="1", card="a"), seen("Error: card refused"), do("book_room", day="1", card="b"),
+            seen("booked"), do("book_room", day="2", card="b"),
         ],
         ["tool_call", "repair", "tool_call"],
     ),
-    "a failed lookup": (
-        [do("get_room", id="a"), seen("Error: not found"), do("get_room", id="b")],
-        ["retrieval", "retrieval"],
-    ),
+    "a failed lookup":
+        ([do("get_room", id="a"), seen("Error: not found"), do("get_room", id="b")], ["retrieval", "retrieval"]),
     "a code cell": (
         [
-            do("python", code="rows = load(path)\nprint(rows[3].name)"),
-            BOOM,
-            do("python", code="rows = load(path)\nprint(rows[2].name)"),
-            seen("x"),
+            do("python", code="rows = load(path)\nprint(rows[3].name)"), BOOM,
+            do("python", code="rows = load(path)\nprint(rows[2].name)"), seen("x"),
             do("python", code="rows = load(path)\nprint(rows[1].name)"),
         ],
         ["tool_call", "repair", "tool_call"],
@@ -157,10 +129,8 @@ REPAIRS = {
     "another question after a failed cell": (
         [
             do("python", code="conn.execute('SELECT last_seen FROM people WHERE name = 1')"),
-            seen("OperationalError: no column"),
-            do("python", code="conn.execute('PRAGMA table_info(people)')"),
-            seen("name"),
-            do("python", code="conn.execute('SELECT seen FROM people WHERE name = 1')"),
+            seen("OperationalError: no column"), do("python", code="conn.execute('PRAGMA table_info(people)')"),
+            seen("name"), do("python", code="conn.execute('SELECT seen FROM people WHERE name = 1')"),
         ],
         ["retrieval", "retrieval", "repair"],
     ),
@@ -168,7 +138,7 @@ REPAIRS = {
         [do("solution", answer="3"), seen("Your answer is wrong."), do("python", code="print(2 + 2)")],
         ["final_answer", "repair"],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REPAIRS)
@@ -212,14 +182,6 @@ def test_terminal_and_hand_over_calls() -> None:
     assert actions(user("t"), do("transfer_to_human_agents", summary="x")) == ["BLOCKED"]
 
 
-def test_a_short_answer_is_an_acknowledgement_only_before_calls() -> None:
-    assert actions(user("Is it open?"), say("Yes, until nine."), user("And now?"), say("No.")) == ["final_answer"] * 2
-    assert actions(user("Follow my orders."), say("Ok, ready."), user("List."), sh("ls")) == [
-        "nonstep.acknowledgement",
-        "file_read",
-    ]
-
-
 def test_a_description_helps_where_a_name_tells_nothing() -> None:
     plain = trace(user("t"), do("zorb", x=1))
     told = msgspec.structs.replace(plain, tools=(ToolSpec(name="zorb", description="Fetches the peers of a stock."),))
@@ -238,10 +200,6 @@ def test_effect_version_and_failure() -> None:
     assert [label.failed for label in found] == [False, False, True, False]
 
 
-def test_the_environment_may_say_that_a_call_failed() -> None:
-    assert labels(user("t"), sh("ls"), seen("x", is_error=True))[0].failed
-
-
 NO_STEPS = {
     "acknowledgement": (
         [user("rules"), say("Okay, I have read the rules."), user("task"), sh("ls")],
@@ -249,10 +207,8 @@ NO_STEPS = {
     ),
     "a short answer is none": ([user("Is 7 prime?"), say("Yes."), user("Thanks")], ["final_answer"]),
     "preamble": ([user("t"), say("Let me look. What is here?"), sh("ls")], ["nonstep.preamble", "file_read"]),
-    "long preamble": (
-        [user("t"), say("First"), say(""), sh("ls")],
-        ["nonstep.preamble", "nonstep.preamble", "file_read"],
-    ),
+    "long preamble":
+        ([user("t"), say("First"), say(""), sh("ls")], ["nonstep.preamble", "nonstep.preamble", "file_read"]),
     "reasoning": ([user("t"), say("", reasoning="hm"), say("It is 3.")], ["nonstep.reasoning", "final_answer"]),
     "lost": ([user("t"), say("None"), seen("{}"), say("It is 3.")], ["nonstep.lost", "final_answer"]),
     "limit": ([user("t"), sh("ls"), seen("a"), say("Exit due to cost limit")], ["file_read", "nonstep.limit"]),
@@ -262,7 +218,7 @@ NO_STEPS = {
         ["final_answer", "final_answer"],
     ),
     "demonstration": ([user("t"), say("Done.", author="demo"), sh("ls")], ["nonstep.demonstration", "file_read"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NO_STEPS)
@@ -271,55 +227,43 @@ def test_no_step(name: str) -> None:
     assert actions(*messages) == expected
 
 
-TEXTS = [
-    ("I'm sorry, but this line is only for members.", "BLOCKED"),
-    ("Sorry, something broke on my side.", "BLOCKED"),
-    ("I don't have the opening hours of that branch. I can list the branches.", "BLOCKED"),
-    ("I couldn't book the room.", "BLOCKED"),
-    ("I am currently not capable of reading scans. Do you have any questions about forms?", "BLOCKED"),
-    ("I can't write that, but I'm happy to draft something kinder.", "BLOCKED"),
-    ("\\boxed{[IDK]}", "BLOCKED"),
-    ("I'm sorry for the mix-up. The parcel left on Monday.", "final_answer"),
-    ("Sorry, I couldn't find a parcel with that number.", "final_answer"),
-    ("Please upload the scan first.", "ask_clarification"),
-    ("Tell me the color.", "ask_clarification"),
-    ("Please note that the office is closed.", "final_answer"),
-    ("Before I book it I need to know your seat.", "ask_clarification"),
-    ("I need one more detail.", "ask_clarification"),
-    ("Press the green key. Let me know once you have done that.", "ask_clarification"),
-    ("Hello! This is the clinic's assistant. How can I help you today?", "ask_clarification"),
-    ("Your balance is 12 euros. Is there anything else I can help you with?", "final_answer"),
-    ("The parcel has been sent. If you need anything else, feel free to ask!", "final_answer"),
-    ("There are no open invoices for that customer. Let me know if I should look again.", "final_answer"),
-    ("I changed the parser. In C you cannot do this, but here it is fine.\n\n" + "More detail. " * 80, "final_answer"),
-    ("```python\nprint('Could you confirm?')\n```\nThis prints a question.", "final_answer"),
-    ("Why do buses stop? To let people in.", "final_answer"),
-    ("Sure, I can help with that. Could you please provide your customer number?", "ask_clarification"),
-    ("Before I go on, please confirm the new address.", "ask_clarification"),
-    ("I found two bookings.\n\nWhich one do you mean?", "ask_clarification"),
-    ("Once you confirm, I will cancel it.", "ask_clarification"),
-    ("I'm sorry, I could not find your account. Please verify the e-mail address.", "ask_clarification"),
-    (
-        "You can pay by card, but vouchers cannot be combined. Please confirm if you want to use the card.",
-        "ask_clarification",
-    ),
-    ("Welcome! What can I do for you?", "ask_clarification"),
-    ("Unfortunately, a sent parcel cannot be recalled.", "BLOCKED"),
-    ("I'm unable to open new accounts. You can do that in our app.", "BLOCKED"),
-    (
+TEXTS = {
+    "BLOCKED": [
+        "I'm sorry, but this line is only for members.", "Sorry, something broke on my side.",
+        "I don't have the opening hours of that branch. I can list the branches.", "I couldn't book the room.",
+        "I am currently not capable of reading scans. Do you have any questions about forms?",
+        "I can't write that, but I'm happy to draft something kinder.", "\\boxed{[IDK]}",
+        "Unfortunately, a sent parcel cannot be recalled.",
+        "I'm unable to open new accounts. You can do that in our app.",
         "Opened tickets are final, so it cannot be refunded. Would you like me to transfer you to a colleague?",
-        "BLOCKED",
-    ),
-    (
         "I will not explain how to pick that lock: it would break our policy.\n\n" + "Please look for help. " * 60,
-        "BLOCKED",
-    ),
-    ("[IDK]", "BLOCKED"),
-    ("Thanks for waiting, you are being transferred to a colleague.", "BLOCKED"),
-]
+        "[IDK]", "Thanks for waiting, you are being transferred to a colleague.",
+    ],
+    "final_answer": [
+        "I'm sorry for the mix-up. The parcel left on Monday.", "Sorry, I couldn't find a parcel with that number.",
+        "Please note that the office is closed.",
+        "Your balance is 12 euros. Is there anything else I can help you with?",
+        "The parcel has been sent. If you need anything else, feel free to ask!",
+        "There are no open invoices for that customer. Let me know if I should look again.",
+        "I changed the parser. In C you cannot do this, but here it is fine.\n\n" + "More detail. " * 80,
+        "```python\nprint('Could you confirm?')\n```\nThis prints a question.",
+        "Why do buses stop? To let people in.",
+    ],
+    "ask_clarification": [
+        "Please upload the scan first.", "Tell me the color.", "Before I book it I need to know your seat.",
+        "I need one more detail.", "Press the green key. Let me know once you have done that.",
+        "Hello! This is the clinic's assistant. How can I help you today?",
+        "Sure, I can help with that. Could you please provide your customer number?",
+        "Before I go on, please confirm the new address.", "I found two bookings.\n\nWhich one do you mean?",
+        "Once you confirm, I will cancel it.",
+        "I'm sorry, I could not find your account. Please verify the e-mail address.",
+        "You can pay by card, but vouchers cannot be combined. Please confirm if you want to use the card.",
+        "Welcome! What can I do for you?",
+    ],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "action"), TEXTS)
+@pytest.mark.parametrize(("text", "action"), [(text, action) for action, texts in TEXTS.items() for text in texts])
 def test_message_without_a_call(text: str, action: str) -> None:
     assert actions(user("t"), say(text)) == [action]
 

@@ -74,8 +74,3 @@ def test_the_rules_of_the_page_have_sentences() -> None:
     assert len(named) > 80
     for rule in named:
         find_rule_meaning(rule)
-
-
-def test_an_unknown_rule_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        find_rule_meaning("shell.nothing")

@@ -31,15 +31,13 @@ def call(tool: str = "viewer", **arguments: object) -> Action:
         (call(path="/r/a/"), call(path="/r/./a")),
         (call(path="/r/a", view_range="[1, 50]"), call(path="/r/a", view_range=[1, 50])),
         (call(path="/r/a", limit="20"), call(path="/r/a", limit=20.0)),
-        (call(path="/r/a", limit=None), call(path="/r/a")),
-        (call(flag="true"), call(flag=True)),
+        (call(path="/r/a", limit=None), call(path="/r/a")), (call(flag="true"), call(flag=True)),
         (shell("grep -rn  foo   src/"), shell("grep -rn 'foo' src")),
         (shell("cd /r && python probe.py"), shell("python /r/probe.py")),
-        (shell("cd /r; cd pkg && cat a.py"), shell("cat /r/pkg/a.py")),
-        (shell("a;  b\n"), shell("a; b")),
+        (shell("cd /r; cd pkg && cat a.py"), shell("cat /r/pkg/a.py")), (shell("a;  b\n"), shell("a; b")),
         (shell("ls # all of it"), shell("ls")),
     ],
-)
+)  # fmt: skip
 def test_normalized_but_not_exact(a: Action, b: Action) -> None:
     assert is_same_action(a, b, "normalized")
     assert not is_same_action(a, b, "exact")
@@ -48,18 +46,14 @@ def test_normalized_but_not_exact(a: Action, b: Action) -> None:
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        (shell("cd a && make"), shell("cd b && make")),
-        (shell("cd /r && python probe.py"), shell("python probe.py")),
-        (shell("ls *.py"), shell("ls '*.py'")),
-        (shell("echo 'a  b'"), shell("echo 'a b'")),
+        (shell("cd a && make"), shell("cd b && make")), (shell("cd /r && python probe.py"), shell("python probe.py")),
+        (shell("ls *.py"), shell("ls '*.py'")), (shell("echo 'a  b'"), shell("echo 'a b'")),
         (shell("cat > f <<EOF\na  b\nEOF"), shell("cat > f <<EOF\na b\nEOF")),
-        (shell("pytest && ls"), shell("pytest || ls")),
-        (call(file_text="1.0"), call(file_text="1")),
-        (call(path="/r/a"), call(path="/r/b")),
-        (call("viewer", path="/r/a"), call("opener", path="/r/a")),
+        (shell("pytest && ls"), shell("pytest || ls")), (call(file_text="1.0"), call(file_text="1")),
+        (call(path="/r/a"), call(path="/r/b")), (call("viewer", path="/r/a"), call("opener", path="/r/a")),
         (shell("cat /r/a"), Action(type=ActionType.TOOL_CALL, tool="viewer", arguments='{"path":"/r/a"}')),
     ],
-)
+)  # fmt: skip
 def test_not_the_same(a: Action, b: Action) -> None:
     assert not is_same_action(a, b, "normalized")
 

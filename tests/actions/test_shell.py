@@ -13,104 +13,67 @@ from foretrace.actions.shell.command_rules import classify_shell
 from foretrace.actions.shell.parse import split_commands, tokenize
 from foretrace.actions.taxonomy import Effect
 
-KINDS = [
-    # Running something to learn whether it is right.
-    ("cd /srv/app && python check_bug.py", CallKind.VERIFY),
-    ("chmod u+x probe.py && python probe.py", CallKind.VERIFY),
-    ("cat > probe.py <<'EOF'\nassert add(1, 2) == 3\nEOF\npython probe.py", CallKind.VERIFY),
-    ("for s in checks/*.sh; do bash $s; done", CallKind.VERIFY),
-    ("pip install attrs && pytest -q", CallKind.VERIFY),
-    ("timeout 30 env DEBUG=1 sudo -u app python3 -m pytest tests/unit", CallKind.VERIFY),
-    ("bash -c 'cd pkg; tox -e py311'", CallKind.VERIFY),
-    ("poetry run pytest", CallKind.VERIFY),
-    ("python -m unittest discover 2>&1 | tail -20", CallKind.VERIFY),
-    ("pytest > run.log 2>&1", CallKind.VERIFY),
-    ("python -c 'from shop.cart import Cart; print(Cart().total())'", CallKind.VERIFY),
-    ("python - <<'EOF'\nimport shop\nprint(shop.price(3))\nEOF", CallKind.VERIFY),
-    ("cat probe.py | python -", CallKind.VERIFY),
-    ("echo 12 | ./solver", CallKind.VERIFY),
-    ("mypy src && flake8 src", CallKind.VERIFY),
-    ("black --check src", CallKind.VERIFY),
-    ("nginx -t", CallKind.VERIFY),
-    ("make -j4", CallKind.VERIFY),
-    ("npm run lint", CallKind.VERIFY),
-    ("cargo test --all", CallKind.VERIFY),
-    ("go vet ./...", CallKind.VERIFY),
-    ("g++ -O2 main.cpp -o main && ./main", CallKind.VERIFY),
-    ("git stash && pytest tests/unit; git stash pop", CallKind.VERIFY),
-    ("curl -s http://localhost:8080/health", CallKind.VERIFY),
-    # Changing the content of files.
-    ("cat > notes.md <<EOF\nrun rm -rf / later\nEOF", CallKind.WRITE),
-    ("echo 'DEBUG = True' >> settings.py", CallKind.WRITE),
-    ("printf 'a\\n' | sudo tee /etc/app.conf", CallKind.WRITE),
-    ("sed -i 's/old/new/' pkg/mod.py", CallKind.WRITE),
-    ("sed -i 's/old/new/' pkg/mod.py && git diff", CallKind.WRITE),
-    ("find . -name '*.py' -exec sed -i 's/a/b/' {} +", CallKind.WRITE),
-    ("perl -pi -e 's/a/b/' f.txt", CallKind.WRITE),
-    ("git apply fix.diff", CallKind.WRITE),
-    ("git diff > change.patch", CallKind.WRITE),
-    ("cat head.txt >> whole.txt", CallKind.WRITE),
-    ("python - <<'EOF'\np = 'a.py'\nopen('a.py', 'w').write('x = 1')\nEOF", CallKind.WRITE),
-    ("python -c \"from pathlib import Path; Path('b.py').write_text('')\"", CallKind.WRITE),
-    ("black src", CallKind.WRITE),
-    # Looking for something.
-    ("grep -rn 'def total' src | head -5", CallKind.SEARCH),
-    ("find . -name '*.toml' | xargs grep -l ruff", CallKind.SEARCH),
-    ("cat pkg/mod.py | grep import", CallKind.SEARCH),
-    ("ls src && grep -n x src/a.py", CallKind.SEARCH),
-    ("pwd && rg --files | head", CallKind.SEARCH),
-    ("git log --oneline -5", CallKind.SEARCH),
-    ("git -C /srv/app reflog", CallKind.SEARCH),
-    ("pip show attrs", CallKind.SEARCH),
-    ("curl -s https://example.org/api", CallKind.SEARCH),
-    ("sqlite3 shop.db 'SELECT name FROM item LIMIT 3'", CallKind.SEARCH),
-    # Showing a known file or directory.
-    ("sed -n '10,40p' pkg/mod.py", CallKind.READ),
-    ("ls /srv | wc -l", CallKind.READ),
-    ("cd /srv/app && cat README.md | head -20", CallKind.READ),
-    ("pwd && ls", CallKind.READ),
-    ("ls -la && date", CallKind.READ),
-    ("if [ -f setup.cfg ]; then cat setup.cfg; fi", CallKind.READ),
-    ("git show HEAD~1", CallKind.READ),
-    ("tree -L 2; stat a.py", CallKind.READ),
-    # Comparing state: the history decides.
-    ("git status", CallKind.COMPARE),
-    ("cd /srv/app && git diff HEAD", CallKind.COMPARE),
-    # Everything else.
-    ("pip install -e .", CallKind.OTHER),
-    ("apt-get update && apt-get install -y jq", CallKind.OTHER),
-    ("mkdir -p out && touch out/.keep", CallKind.OTHER),
-    ("rm -f probe.py", CallKind.OTHER),
-    ("git add -A && git commit -m 'grep the log; python x.py'", CallKind.OTHER),
-    ("git checkout -b topic", CallKind.OTHER),
-    ("python manage.py runserver 0.0.0.0:8000 &", CallKind.OTHER),
-    ("python -c 'import attrs; print(attrs.__version__)'", CallKind.OTHER),
-    ("python -c 'import sys; print(sys.path)'", CallKind.OTHER),
-    ("python --version", CallKind.OTHER),
-    ("date; whoami", CallKind.OTHER),
-    ("cd /srv/app && pwd", CallKind.OTHER),
-    ("ps aux | grep python", CallKind.OTHER),
-    ("echo hello", CallKind.OTHER),
-    ("cd /srv/app", CallKind.OTHER),
-    ("find . -name '*.pyc' -delete", CallKind.OTHER),
-    ('sqlite3 shop.db "UPDATE item SET price = 2"', CallKind.OTHER),
-    ("", CallKind.OTHER),
-    ("awk -F, -vlimit=3 '{print}' f", CallKind.READ),
-    ("awk -Fi '{print}' f", CallKind.READ),
-    ("gawk -i inplace '{print}' f", CallKind.WRITE),
-    ("sort -o f f", CallKind.WRITE),
-    ("dd if=/dev/zero of=x", CallKind.WRITE),
-    ("tee --help", CallKind.OTHER),
-    # Taking changes back, and the end.
-    ("git checkout -- pkg/mod.py", CallKind.UNDO),
-    ("git restore .", CallKind.UNDO),
-    ("git stash", CallKind.UNDO),
-    ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff", CallKind.TERMINAL),
-    ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat change.patch", CallKind.TERMINAL),
-]
+KINDS = {
+    CallKind.TERMINAL: [
+        "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff",
+    ],
+    CallKind.VERIFY: [
+        "Set-Location src; Invoke-Pester", "uvx ruff check .", "bunx vitest run", "bazel test //a", "zig build test",
+        "terraform validate", "docker compose build", "xcodebuild test -scheme A",
+        "cd /srv/app && python check_bug.py", "cat > probe.py <<'EOF'\nassert add(1, 2) == 3\nEOF\npython probe.py",
+        "for s in checks/*.sh; do bash $s; done", "pip install attrs && pytest -q",
+        "timeout 30 env DEBUG=1 sudo -u app python3 -m pytest tests/unit", "bash -c 'cd pkg; tox -e py311'",
+        "python -m unittest discover 2>&1 | tail -20", "pytest > run.log 2>&1",
+        "python -c 'from shop.cart import Cart; print(Cart().total())'",
+        "python - <<'EOF'\nimport shop\nprint(shop.price(3))\nEOF", "cat probe.py | python -", "echo 12 | ./solver",
+        "mypy src && flake8 src", "black --check src", "nginx -t", "make -j4", "npm run lint", "go vet ./...",
+        "g++ -O2 main.cpp -o main && ./main", "git stash && pytest tests/unit; git stash pop",
+        "curl -s http://localhost:8080/health",
+    ],
+    CallKind.UNDO: [
+        "git checkout -- pkg/mod.py", "git restore .", "git stash",
+    ],
+    CallKind.WRITE: [
+        "Set-Content -Path a.py -Value 'x = 1'", "(Get-Content a.py) -replace 'a','b' | Set-Content a.py",
+        "yq -i '.a = 1' c.yaml",
+        "cat > notes.md <<EOF\nrun rm -rf / later\nEOF", "echo 'DEBUG = True' >> settings.py",
+        "printf 'a\\n' | sudo tee /etc/app.conf", "sed -i 's/old/new/' pkg/mod.py && git diff",
+        "find . -name '*.py' -exec sed -i 's/a/b/' {} +", "perl -pi -e 's/a/b/' f.txt", "git apply fix.diff",
+        "git diff > change.patch", "python - <<'EOF'\np = 'a.py'\nopen('a.py', 'w').write('x = 1')\nEOF",
+        'python -c "from pathlib import Path; Path(\'b.py\').write_text(\'\')"', "black src",
+        "gawk -i inplace '{print}' f", "sort -o f f", "dd if=/dev/zero of=x",
+    ],
+    CallKind.OTHER: [
+        "type python3", "New-Item -ItemType Directory out; Write-Host done", "Get-Process",
+        "irm https://x.org -Method Post -Body $b", "terraform apply -auto-approve", "kubectl delete pod get",
+        "aws s3 cp a b", "gh api -X POST repos/o/r/issues",
+        "pip install -e .", "mkdir -p out && touch out/.keep", "rm -f probe.py",
+        "git add -A && git commit -m 'grep the log; python x.py'", "git checkout -b topic",
+        "python manage.py runserver 0.0.0.0:8000 &", "python -c 'import attrs; print(attrs.__version__)'",
+        "python -c 'import sys; print(sys.path)'", "python --version", "cd /srv/app && pwd", "ps aux | grep python",
+        "echo hello", "cd /srv/app", "find . -name '*.pyc' -delete", 'sqlite3 shop.db "UPDATE item SET price = 2"',
+        "", "tee --help",
+    ],
+    CallKind.COMPARE: [
+        "git status", "cd /srv/app && git diff HEAD",
+    ],
+    CallKind.SEARCH: [
+        "Select-String -Path *.py -Pattern foo", "findstr /s foo *.py", "iwr https://x.org", "kubectl get pods -A",
+        "aws ec2 describe-instances", "docker compose logs api | tail -50", "gh api repos/o/r/issues",
+        "grep -rn 'def total' src | head -5", "find . -name '*.toml' | xargs grep -l ruff",
+        "cat pkg/mod.py | grep import", "ls src && grep -n x src/a.py", "git log --oneline -5", "pip show attrs",
+        "curl -s https://example.org/api", "sqlite3 shop.db 'SELECT name FROM item LIMIT 3'",
+    ],
+    CallKind.READ: [
+        "Get-Content a.py -Tail 5", "get-childitem -Recurse src | Select-Object -First 5", "type src\\a.py",
+        'powershell -Command "Get-Content a.py"', "yq '.a' c.yaml",
+        "sed -n '10,40p' pkg/mod.py", "ls /srv | wc -l", "cd /srv/app && cat README.md | head -20", "pwd && ls",
+        "if [ -f setup.cfg ]; then cat setup.cfg; fi", "git show HEAD~1", "awk -F, -vlimit=3 '{print}' f",
+    ],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "kind"), KINDS)
+@pytest.mark.parametrize(("command", "kind"), [(each, kind) for kind, commands in KINDS.items() for each in commands])
 def test_kind(command: str, kind: CallKind) -> None:
     assert classify_shell(command).kind is kind
 
@@ -133,60 +96,27 @@ def test_written_paths(command: str, writes: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("command", "effect"),
     [
-        ("grep -rn x .", Effect.PURE_READ),
-        ("pytest -q", Effect.SANDBOX_EXEC),
-        ("pip install x && pytest", Effect.LOCAL_WRITE),
-        ("rm a", Effect.LOCAL_WRITE),
+        ("grep -rn x .", Effect.PURE_READ), ("pytest -q", Effect.SANDBOX_EXEC),
+        ("pip install x && pytest", Effect.LOCAL_WRITE), ("rm a", Effect.LOCAL_WRITE),
         ("git push origin main", Effect.EXTERNAL_WRITE),
         ("curl -X POST https://example.org -d a=1", Effect.EXTERNAL_WRITE),
         ("python app.py && git push", Effect.EXTERNAL_WRITE),
     ],
-)
+)  # fmt: skip
 def test_effect(command: str, effect: Effect) -> None:
     assert classify_shell(command).effect is effect
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        *("curl -sL http://x -o a.bin && ls -lh a.bin", "curl -fsSLO http://x/y", "curl --output=a http://x"),
-        *("curl -c jar http://x", "wget http://x/y", "wget -q http://x/y", "find . -fprint out", "sed -n 'w out' a"),
-        "yq -i .a f",
-        *("git log --output=out", "git reflog expire --all", "uniq a b", "xxd -r a b", "tree -o out", "date -s 12:00"),
-        *("sort a -uo out", "diff a b --output=out", "hostname other", "ip link set x down", "rg --pre sh x"),
-    ],
-)
-def test_reading_programs_write_by_an_option(command: str) -> None:
-    assert classify_shell(command).effect is Effect.LOCAL_WRITE
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("curl -s -o /dev/null -w '%{http_code}' http://x", "curl -sSL --compressed http://x", "curl -o- http://x"),
-        *("wget -qO- http://x", "wget -O - http://x", "wget --spider http://x", "find . -name o -printf '%p'"),
-        *("sed -n '1,5p' a", "sed 's/old/new value/' a", "git grep delete", "git log -p"),
-        *("uniq -c a", "xxd -s 0x10 -l 16 a", "date +%s", "hostname -I", "ip addr show", "sort -k2 a", "yq .a f"),
-    ],
-)
-def test_reading_programs_read(command: str) -> None:
-    assert classify_shell(command).effect is Effect.PURE_READ
-
-
-@pytest.mark.parametrize(
     ("line", "folders"),
     [
-        ("(cd a && cat f) && cat f", ["a", ""]),
-        ("cd a && (cd b; cat f; cd ..; cat f); cat f", ["a/b", "a", "a"]),
-        ("cat $(cd a && cat f); cat f", ["", "", "a"]),  # what is substituted comes last
-        ("cd a | cat f; cat f", ["", ""]),
-        ("go() { cd a; }; cat f", [""]),
-        ("cd a; cd b; cd -; cat f", ["a"]),
-        ("cd a; cd /b && cat f; cd -; cat f; cd -; cat f", ["/b", "a", "/b"]),
-        ("cd a; cd; cat f", ["~"]),
+        ("(cd a && cat f) && cat f", ["a", ""]), ("cd a && (cd b; cat f; cd ..; cat f); cat f", ["a/b", "a", "a"]),
+        ("cat $(cd a && cat f); cat f", ["", "", "a"]), ("cd a | cat f; cat f", ["", ""]),
+        ("go() { cd a; }; cat f", [""]), ("cd a; cd b; cd -; cat f", ["a"]),
+        ("cd a; cd /b && cat f; cd -; cat f; cd -; cat f", ["/b", "a", "/b"]), ("cd a; cd; cat f", ["~"]),
         ("cd a; cd -P -- b && cat f; cd $X; cat f", ["a/b", "$X"]),
     ],
-)
+)  # fmt: skip
 def test_the_directory_of_a_command(line: str, folders: list[str]) -> None:
     assert [command.cwd for command in split_commands(line) if command.argv[0] == "cat"] == folders
 

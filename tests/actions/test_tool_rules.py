@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,111 +11,98 @@ from hypothesis import strategies as st
 from foretrace.actions.call_facts import CallKind, changes_state, merge_facts
 from foretrace.actions.call_names import find_call_pattern, name_call
 from foretrace.actions.call_reading import read_call
-from foretrace.actions.label_steps import label_trace
 from foretrace.actions.python_rules import classify_inline_python
-from foretrace.actions.shell.command_rules import classify_shell
 from foretrace.actions.taxonomy import Effect
 from foretrace.actions.tool_rules import classify_call
-from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolCall, Trace
+from foretrace.core.trace import ToolCall
 
-CALLS = [
-    ("str_replace_editor", {"command": "view", "path": "/a"}, CallKind.READ),
-    ("str_replace_editor", {"command": "create", "path": "/a", "file_text": "x"}, CallKind.WRITE),
-    ("str_replace_editor", {"command": "insert", "path": "/a", "insert_line": "3", "new_str": "x"}, CallKind.WRITE),
-    ("str_replace_editor", {"command": "undo_edit", "path": "/a"}, CallKind.UNDO),
-    ("execute_bash", {"command": "pytest"}, CallKind.VERIFY),
-    ("execute_bash", {"command": "n", "is_input": "true"}, CallKind.OTHER),
-    ("execute_bash", {"command": "C-c"}, CallKind.OTHER),
-    ("Bash", {"command": "ls", "description": "run the tests"}, CallKind.READ),
-    ("shell", {"command": ["bash", "-lc", "cd a && make"]}, CallKind.VERIFY),
-    ("bash", {"command": "open pkg/mod.py 120"}, CallKind.READ),
-    ("bash", {"command": "edit 3:4\nif ok:\n    pytest()\nend_of_edit"}, CallKind.WRITE),
-    ("open", {"input": "pkg/mod.py 120"}, CallKind.READ),
-    ("goto", {"input": "40"}, CallKind.READ),
-    ("scroll_down", {}, CallKind.READ),
-    ("find_file", {"input": "mod.py"}, CallKind.SEARCH),
-    ("search_dir", {"input": "Cart src"}, CallKind.SEARCH),
-    ("create", {"filename": "probe.py"}, CallKind.WRITE),
-    ("Read", {"file_path": "/a"}, CallKind.READ),
-    ("Grep", {"pattern": "x"}, CallKind.SEARCH),
-    ("WebFetch", {"url": "https://example.org"}, CallKind.SEARCH),
-    ("MultiEdit", {"file_path": "/a", "edits": []}, CallKind.WRITE),
-    ("TodoWrite", {"todos": []}, CallKind.OTHER),
-    ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n"}, CallKind.WRITE),
-    ("think", {"thought": "run pytest, then submit"}, CallKind.OTHER),
-    ("submit", {}, CallKind.TERMINAL),
-    ("finish", {}, CallKind.TERMINAL),
-    ("Finish", {"return_type": "give_answer", "final_answer": "42"}, CallKind.TERMINAL),
-    ("Finish", {"return_type": "give_up_and_restart"}, CallKind.GIVE_UP),
-    ("answer", {"answer": "[IDK]"}, CallKind.GIVE_UP),
-    ("answer", {"answer": ""}, CallKind.GIVE_UP),
-    ("transfer_to_human_agents", {"summary": "refund"}, CallKind.HANDOVER),
-    ("transfer_funds", {"amount": 3}, CallKind.OTHER),
-    ("get_order", {"id": 1}, CallKind.SEARCH),
-    ("lookup_customer", {}, CallKind.SEARCH),
-    ("check_seat_availability", {}, CallKind.SEARCH),
-    ("check_in_guest", {}, CallKind.OTHER),
-    ("crm_search_leads", {}, CallKind.SEARCH),
-    ("calendar_delete_event", {}, CallKind.OTHER),
-    ("filesystem_read_text_file", {"path": "/a"}, CallKind.READ),
-    ("github__get_file_contents", {"path": "/a"}, CallKind.READ),
-    ("desktop.write_file", {"path": "/a", "content": "x"}, CallKind.WRITE),
-    ("sandbox_execute_command", {"command": "pytest"}, CallKind.VERIFY),
-    ("quiz_submit_answer", {"answer": "b"}, CallKind.OTHER),
-    ("python", {"code": "final_answer('x')"}, CallKind.TERMINAL),
-    ("python", {"code": "stop(motor)"}, CallKind.OTHER),
-    ("coin_details", {}, CallKind.SEARCH),
-    ("book_table", {}, CallKind.OTHER),
-    ("register_for_course", {}, CallKind.OTHER),
-    ("authenticate_member", {}, CallKind.OTHER),
-    ("calculate", {"expression": "1+1"}, CallKind.OTHER),
-    ("tracks_for_music_box", {}, CallKind.SEARCH),
-    ("get_latest_scores_for_sports_box", {}, CallKind.SEARCH),
-    ("delete_user_for_user_box", {}, CallKind.OTHER),
-    ("mcp__files__read_text_file", {"path": "/a"}, CallKind.READ),
-    ("functions.web_search", {"query": "x"}, CallKind.SEARCH),
-    ("click", {"input": "[12]"}, CallKind.OTHER),
-    ("search", {"input": "red shoes"}, CallKind.SEARCH),
-    ("sql", {"query": "-- all\nSELECT * FROM t"}, CallKind.SEARCH),
-    ("sql", {"query": "INSERT INTO t VALUES (1)"}, CallKind.OTHER),
-    ("get_neighbors", {"input": "x"}, CallKind.SEARCH),
-    ("multiedit", {"filePath": "/a"}, CallKind.WRITE),
-    ("codesearch", {"query": "x"}, CallKind.SEARCH),
-    ("grep_files", {"pattern": "x"}, CallKind.SEARCH),
-    ("AskQuestion", {"title": "x"}, CallKind.ASK),
-    ("ReadLints", {"paths": ["/a"]}, CallKind.VERIFY),
-    ("StructuredOutput", {"answer": 1}, CallKind.TERMINAL),
-    ("browser_snapshot", {}, CallKind.SEARCH),
-    ("browser_navigate", {"url": "https://example.org"}, CallKind.OTHER),
-    ("unified_exec", {"input": ["ls"]}, CallKind.READ),
-    ("shell", {"command": ["apply_patch", "*** Begin Patch\n*** Update File: a.py\n"]}, CallKind.WRITE),
-    (
-        "shell",
-        {"command": ["bash", "-lc", "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\nEOF"]},
-        CallKind.WRITE,
-    ),
-    ("exec_command", {"cmd": "cd x && apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\nEOF"}, CallKind.WRITE),
-    ("exec_command", {"cmd": "rg '*** Begin Patch'"}, CallKind.SEARCH),
-    ("exec", {"command": "pytest -q"}, CallKind.VERIFY),
-    ("frobnicate", {"x": 1}, CallKind.OTHER),
-    ("", {}, CallKind.OTHER),
-]
+CALLS = {
+    CallKind.READ: [
+        ("str_replace_editor", {"command": "view", "path": "/a"}),
+        ("Bash", {"command": "ls", "description": "run the tests"}), ("bash", {"command": "open pkg/mod.py 120"}),
+        ("open", {"input": "pkg/mod.py 120"}), ("Read", {"file_path": "/a"}),
+        ("filesystem_read_text_file", {"path": "/a"}), ("github__get_file_contents", {"path": "/a"}),
+        ("mcp__files__read_text_file", {"path": "/a"}), ("read_and_summarize", {"path": "a.py"}),
+        ("developer__shell", {"command": "cat a.py"}),
+        ("developer__text_editor", {"command": "view", "path": "a.py"}),
+    ],
+    CallKind.SEARCH: [
+        ("search_dir", {"input": "Cart src"}), ("Grep", {"pattern": "x"}),
+        ("WebFetch", {"url": "https://example.org"}), ("get_order", {"id": 1}), ("crm_search_leads", {}),
+        ("tracks_for_music_box", {}), ("functions.web_search", {"query": "x"}), ("search", {"input": "red shoes"}),
+        ("sql", {"query": "-- all\nSELECT * FROM t"}), ("get_neighbors", {"input": "x"}), ("browser_snapshot", {}),
+        ("exec_command", {"cmd": "rg '*** Begin Patch'"}), ("read_inbox", {}),
+        ("grep_and_open", {"pattern": "def f"}), ("git_log", {"repo_path": "."}),
+        ("visit_webpage", {"url": "https://x.org"}),
+    ],
+    CallKind.COMPARE: [
+        ("mcp__git__git_diff_unstaged", {"repo_path": "."}),
+    ],
+    CallKind.OTHER: [
+        ("execute_bash", {"command": "n", "is_input": "true"}), ("execute_bash", {"command": "C-c"}),
+        ("TodoWrite", {"todos": []}), ("think", {"thought": "run pytest, then submit"}),
+        ("transfer_funds", {"amount": 3}), ("check_in_guest", {}), ("quiz_submit_answer", {"answer": "b"}),
+        ("python", {"code": "stop(motor)"}), ("calculate", {"expression": "1+1"}), ("delete_user_for_user_box", {}),
+        ("click", {"input": "[12]"}), ("sql", {"query": "INSERT INTO t VALUES (1)"}),
+        ("browser_navigate", {"url": "https://example.org"}), ("frobnicate", {"x": 1}), ("", {}),
+        ("replace_order_item", {"order_id": 3, "item": "x"}), ("git_commit", {"message": "x"}),
+    ],
+    CallKind.WRITE: [
+        ("str_replace_editor", {"command": "create", "path": "/a", "file_text": "x"}),
+        ("str_replace_editor", {"command": "insert", "path": "/a", "insert_line": "3", "new_str": "x"}),
+        ("bash", {"command": "edit 3:4\nif ok:\n    pytest()\nend_of_edit"}), ("create", {"filename": "probe.py"}),
+        ("MultiEdit", {"file_path": "/a", "edits": []}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n"}),
+        ("shell", {"command": ["apply_patch", "*** Begin Patch\n*** Update File: a.py\n"]}),
+        ("shell", {"command": ["bash", "-lc", "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\nEOF"]}),
+        ("exec_command", {"cmd": "cd x && apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\nEOF"}),
+        ("find_and_replace", {"path": "a.py", "find": "a", "replace": "b"}),
+        ("copilot_replaceString", {"filePath": "a.py", "oldString": "a", "newString": "b"}),
+        ("serena__replace_symbol_body", {"relative_path": "a.py", "body": "x"}),
+        ("fs/write_text_file", {"path": "a.py", "content": "x"}),
+    ],
+    CallKind.UNDO: [
+        ("str_replace_editor", {"command": "undo_edit", "path": "/a"}),
+    ],
+    CallKind.VERIFY: [
+        ("execute_bash", {"command": "pytest"}), ("shell", {"command": ["bash", "-lc", "cd a && make"]}),
+        ("sandbox_execute_command", {"command": "pytest"}), ("ReadLints", {"paths": ["/a"]}),
+        ("exec", {"command": "pytest -q"}), ("copilot_getErrors", {"filePaths": ["a.py"]}),
+        ("bash_command", {"keystrokes": "pytest -q\n"}),
+    ],
+    CallKind.ASK: [
+        ("AskQuestion", {"title": "x"}), ("message_ask_user", {"text": "Which?"}),
+    ],
+    CallKind.SAY: [
+        ("talk_to_user", {"query": "Hello."}),
+    ],
+    CallKind.HANDOVER: [
+        ("transfer_to_human_agents", {"summary": "refund"}),
+    ],
+    CallKind.GIVE_UP: [
+        ("Finish", {"return_type": "give_up_and_restart"}), ("answer", {"answer": "[IDK]"}),
+        ("answer", {"answer": ""}), ("terminate", {"status": "failure"}),
+    ],
+    CallKind.TERMINAL: [
+        ("submit", {}), ("finish", {}), ("Finish", {"return_type": "give_answer", "final_answer": "42"}),
+        ("python", {"code": "final_answer('x')"}), ("StructuredOutput", {"answer": 1}), ("mark_task_complete", {}),
+        ("terminate", {"status": "success"}),
+    ],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments", "kind"), CALLS)
-def test_call(name: str, arguments: dict[str, object], kind: CallKind) -> None:
-    assert classify_call(name, json.dumps(arguments)).kind is kind
+@pytest.mark.parametrize(("call", "kind"), [(call, kind) for kind, calls in CALLS.items() for call in calls])
+def test_call(call: tuple[str, dict[str, object]], kind: CallKind) -> None:
+    assert classify_call(call[0], json.dumps(call[1])).kind is kind
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "effect"),
     [
-        ("calculator__add", '{"a": 3, "b": 4}', Effect.UNKNOWN),
-        ("add", '{"x": 1, "y": 2}', Effect.UNKNOWN),
-        ("cart__add", '{"item_id": 3, "quantity": 4}', Effect.EXTERNAL_WRITE),
-        ("add", "{}", Effect.EXTERNAL_WRITE),
+        ("calculator__add", '{"a": 3, "b": 4}', Effect.UNKNOWN), ("add", '{"x": 1, "y": 2}', Effect.UNKNOWN),
+        ("cart__add", '{"item_id": 3, "quantity": 4}', Effect.EXTERNAL_WRITE), ("add", "{}", Effect.EXTERNAL_WRITE),
     ],
-)
+)  # fmt: skip
 def test_to_add_numbers_changes_nothing(name: str, arguments: str, effect: Effect) -> None:
     assert classify_call(name, arguments).effect is effect
 
@@ -170,18 +156,13 @@ def test_input_of_a_process_is_no_command(chars: str) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *(
-            (name, '{"todos": [{"content": "a"}]}')
-            for name in ("TodoWrite", "todowrite", "write_todos", "todo", "todos")
-        ),
+        *((name, '{"todos": [{"content": "a"}]}') for name in ("TodoWrite", "todowrite", "write_todos", "todo")),
         *((name, "{}") for name in ("TaskUpdate", "TaskCreate", "update_plan", "ExitPlanMode", "switch_mode", "plan")),
         ("task_tracker", '{"command": "plan", "task_list": []}'),
-        ("manage_todo_list", '{"operation": "write", "todoList": []}'),
-        ("todo", '{"todos": []}'),
-        ("goose__todo__todo_write", '{"content": "- a"}'),
-        ("sequentialthinking", '{"thought": "so"}'),
+        ("manage_todo_list", '{"operation": "write", "todoList": []}'), ("todo", '{"todos": []}'),
+        ("goose__todo__todo_write", '{"content": "- a"}'), ("sequentialthinking", '{"thought": "so"}'),
     ],
-)
+)  # fmt: skip
 def test_the_agents_own_plan_is_written_but_changes_no_state(name: str, arguments: str) -> None:
     facts = classify_call(name, arguments)
     assert (facts.kind, facts.effect, facts.own_state) == (CallKind.OTHER, Effect.LOCAL_WRITE, True)
@@ -191,26 +172,13 @@ def test_the_agents_own_plan_is_written_but_changes_no_state(name: str, argument
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *(
-            ("todo_read", "{}"),
-            ("TodoRead", "{}"),
-            ("task_tracker", '{"command": "view"}'),
-            ("todo", '{"todos": null}'),
-        ),
+        *(("todo_read", "{}"),("TodoRead", "{}"),("task_tracker", '{"command": "view"}'),("todo", '{"todos": null}')),
         *(("manage_todo_list", '{"operation": "read"}'), ("wait_agent", "{}"), ("think", '{"thought": "so"}')),
     ],
-)
+)  # fmt: skip
 def test_to_show_the_list_changes_nothing(name: str, arguments: str) -> None:
     facts = classify_call(name, arguments)
     assert (facts.kind, facts.effect, facts.own_state) == (CallKind.OTHER, Effect.PURE_READ, False)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["spawn_agent", "Task", "Agent", "delegate_task", "Skill", "activate_skill", "save_memory", "add_memory", "memory"],
-)
-def test_subagents_and_memories_are_not_safe_to_run_early(name: str) -> None:
-    assert classify_call(name, "{}").effect is not Effect.PURE_READ
 
 
 def test_a_step_that_also_writes_a_file_changes_the_state() -> None:
@@ -222,19 +190,16 @@ def test_a_step_that_also_writes_a_file_changes_the_state() -> None:
         assert (merged.own_state, changes_state(merged)) == (own, changes)
 
 
-def test_unknown_tools_have_an_unknown_effect() -> None:
-    assert classify_call("frobnicate", "{}").effect is Effect.UNKNOWN
-    assert classify_call("tracks_for_music_box", "{}").effect is Effect.UNKNOWN
-    assert classify_call("get_tracks_for_music_box", "{}").effect is Effect.PURE_READ
+NAMES = [name for calls in CALLS.values() for name, _ in calls]
 
 
-@given(st.sampled_from([name for name, _, _ in CALLS]), st.text(max_size=60) | st.just("[" * 90_000))
+@given(st.sampled_from(NAMES), st.text(max_size=60) | st.just("[" * 90_000))
 def test_no_arguments_break_the_reader(name: str, arguments: str) -> None:
     assert classify_call(name, arguments).rule
 
 
 @given(
-    st.sampled_from([name for name, _, _ in CALLS]),
+    st.sampled_from(NAMES),
     st.dictionaries(
         st.sampled_from(["command", "path", "code", "input", "query", "answer", "is_input", "edits"]),
         st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(), max_size=3),
@@ -249,10 +214,9 @@ def test_no_shape_of_arguments_breaks_the_reader(name: str, arguments: dict[str,
     [
         ("p = 'a.py'\nopen(p, 'w').write('x')", ("a.py",)),
         ("from pathlib import Path\np = Path('a.py')\np.write_text(p.read_text())", ("a.py",)),
-        ("Path('b.py').write_text('x')", ("b.py",)),
-        ("open(find(), 'w').write('x')", ()),
+        ("Path('b.py').write_text('x')", ("b.py",)), ("open(find(), 'w').write('x')", ()),
     ],
-)
+)  # fmt: skip
 def test_files_that_a_script_in_the_shell_rewrites(code: str, writes: tuple[str, ...]) -> None:
     """A later rewrite of the same file after a failure is a repair, so the path behind a variable counts."""
     facts = classify_call("bash", json.dumps({"command": f"python3 - <<'EOF'\n{code}\nEOF"}))
@@ -262,126 +226,17 @@ def test_files_that_a_script_in_the_shell_rewrites(code: str, writes: tuple[str,
 @pytest.mark.parametrize(
     ("words", "same"),
     [
-        (["rm", "src", "ls"], "rm src ls"),
-        (["grep", "-n", "a > b; pytest", "f"], "grep -n 'a > b; pytest' f"),
-        (["bash", "-lc", "cd x && pytest"], "cd x && pytest"),
-        (["/bin/sh", "-c", "ls"], "ls"),
-        (["python", "-c", "print(1)"], "python -c 'print(1)'"),
-        (["git", "-c", "status"], "git -c status"),
+        (["rm", "src", "ls"], "rm src ls"), (["grep", "-n", "a > b; pytest", "f"], "grep -n 'a > b; pytest' f"),
+        (["bash", "-lc", "cd x && pytest"], "cd x && pytest"), (["/bin/sh", "-c", "ls"], "ls"),
+        (["python", "-c", "print(1)"], "python -c 'print(1)'"), (["git", "-c", "status"], "git -c status"),
     ],
-)
+)  # fmt: skip
 def test_a_list_is_the_words_of_one_command(words: list[str], same: str) -> None:
     listed, line = (ToolCall(name="shell", arguments=json.dumps({"command": command})) for command in (words, same))
     assert classify_call(listed.name, listed.arguments) == classify_call(line.name, line.arguments)
     assert name_call(listed) == name_call(line)
     assert find_call_pattern(listed) == find_call_pattern(line)
     assert read_call(listed) == read_call(line)
-
-
-PATH = {"path": "a.py"}
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "kind"),
-    [
-        ("find_and_replace", {**PATH, "find": "a", "replace": "b"}, CallKind.WRITE),
-        ("copilot_replaceString", {"filePath": "a.py", "oldString": "a", "newString": "b"}, CallKind.WRITE),
-        ("serena__replace_symbol_body", {"relative_path": "a.py", "body": "x"}, CallKind.WRITE),
-        ("fs/write_text_file", {**PATH, "content": "x"}, CallKind.WRITE),
-        ("replace_order_item", {"order_id": 3, "item": "x"}, CallKind.OTHER),
-        ("read_and_summarize", PATH, CallKind.READ),
-        ("read_inbox", {}, CallKind.SEARCH),
-        ("grep_and_open", {"pattern": "def f"}, CallKind.SEARCH),
-        ("developer__shell", {"command": "cat a.py"}, CallKind.READ),
-        ("developer__text_editor", {"command": "view", **PATH}, CallKind.READ),
-        ("copilot_getErrors", {"filePaths": ["a.py"]}, CallKind.VERIFY),
-        ("bash_command", {"keystrokes": "pytest -q\n"}, CallKind.VERIFY),
-        ("mark_task_complete", {}, CallKind.TERMINAL),
-        ("terminate", {"status": "success"}, CallKind.TERMINAL),
-        ("terminate", {"status": "failure"}, CallKind.GIVE_UP),
-        ("git_log", {"repo_path": "."}, CallKind.SEARCH),
-        ("mcp__git__git_diff_unstaged", {"repo_path": "."}, CallKind.COMPARE),
-        ("git_commit", {"message": "x"}, CallKind.OTHER),
-        ("visit_webpage", {"url": "https://x.org"}, CallKind.SEARCH),
-        ("talk_to_user", {"query": "Hello."}, CallKind.SAY),
-        ("message_ask_user", {"text": "Which?"}, CallKind.ASK),
-    ],
-)
-def test_names_of_tools(name: str, arguments: dict[str, Any], kind: CallKind) -> None:
-    assert classify_call(name, json.dumps(arguments)).kind is kind
-
-
-@pytest.mark.parametrize(
-    ("line", "kind"),
-    [
-        ("Get-Content a.py -Tail 5", CallKind.READ),
-        ("get-childitem -Recurse src | Select-Object -First 5", CallKind.READ),
-        ("type src\\a.py", CallKind.READ),
-        ("type python3", CallKind.OTHER),
-        ("Select-String -Path *.py -Pattern foo", CallKind.SEARCH),
-        ("findstr /s foo *.py", CallKind.SEARCH),
-        ("Set-Content -Path a.py -Value 'x = 1'", CallKind.WRITE),
-        ("(Get-Content a.py) -replace 'a','b' | Set-Content a.py", CallKind.WRITE),
-        ("New-Item -ItemType Directory out; Write-Host done", CallKind.OTHER),
-        ("Get-Process", CallKind.OTHER),
-        ("Set-Location src; Invoke-Pester", CallKind.VERIFY),
-        ('powershell -Command "Get-Content a.py"', CallKind.READ),
-        ("iwr https://x.org", CallKind.SEARCH),
-        ("irm https://x.org -Method Post -Body $b", CallKind.OTHER),
-        ("uvx ruff check .", CallKind.VERIFY),
-        ("bunx vitest run", CallKind.VERIFY),
-        ("bazel test //a", CallKind.VERIFY),
-        ("zig build test", CallKind.VERIFY),
-        ("terraform validate", CallKind.VERIFY),
-        ("terraform apply -auto-approve", CallKind.OTHER),
-        ("kubectl get pods -A", CallKind.SEARCH),
-        ("kubectl delete pod get", CallKind.OTHER),
-        ("aws ec2 describe-instances", CallKind.SEARCH),
-        ("aws s3 cp a b", CallKind.OTHER),
-        ("docker compose logs api | tail -50", CallKind.SEARCH),
-        ("docker compose build", CallKind.VERIFY),
-        ("yq -i '.a = 1' c.yaml", CallKind.WRITE),
-        ("yq '.a' c.yaml", CallKind.READ),
-        ("gh api repos/o/r/issues", CallKind.SEARCH),
-        ("gh api -X POST repos/o/r/issues", CallKind.OTHER),
-        ("xcodebuild test -scheme A", CallKind.VERIFY),
-    ],
-)
-def test_programs_of_other_shells_and_services(line: str, kind: CallKind) -> None:
-    assert classify_shell(line).kind is kind
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "gh api --method=DELETE repos/o/r", "gh api repos/o/r/issues -f title=x", "kubectl apply -f k.yaml",
-        "irm https://x.org -Method Delete", "aws s3 rm s3://b/k",
-    ],
-)  # fmt: skip
-def test_what_changes_something_elsewhere_is_no_read(line: str) -> None:
-    """Such a call is never run on a guess."""
-    assert classify_shell(line).effect is Effect.EXTERNAL_WRITE
-
-
-def test_a_script_of_powershell_is_repaired() -> None:
-    steps = [
-        ("Set-Content a.ps1 'x'", ""),
-        ("pwsh a.ps1", "x: The term 'x' is not recognized as a name of a cmdlet, function, script file"),
-        ("Set-Content a.ps1 'Get-Date'", ""),
-        ("pwsh a.ps1", "Monday"),
-    ]
-    messages = [Message(role="user", author="user", content="Go.")]
-    for number, (line, output) in enumerate(steps):
-        call = ToolCall(id=str(number), name="powershell", arguments=json.dumps({"command": line}))
-        messages.append(Message(role="assistant", author="model", tool_calls=(call,), turn=len(messages)))
-        result = Message(role="tool", author="environment", content=output, tool_call_ids=(call.id,))
-        messages.append(result)
-    trace = Trace(
-        key="k", task=Task(id="t", group="g"), messages=tuple(messages), outcome=Outcome(),
-        provenance=Provenance(origin="imported", source="s"),
-    )  # fmt: skip
-    actions = [str(label.action) for label in label_trace(trace)]
-    assert actions == ["file_write", "verifier", "repair", "verifier"]
 
 
 READ, VERIFY = CallKind.READ, CallKind.VERIFY

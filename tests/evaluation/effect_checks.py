@@ -11,7 +11,7 @@ from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Trace
 from foretrace.evaluation.effects_manifest import collect_effects
-from foretrace.evaluation.replay_plan import ReplayPlan
+from foretrace.evaluation.replay import ReplayPlan
 from foretrace.evaluation.step_times import AssumedTimes
 
 TIMES = AssumedTimes(source="test", model=1.0, tool=1.0)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from foretrace.api.datasets import build
 from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader
+from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 
 WRONG = PredictedCall("read_file", '{"path": "never/read.py"}')
@@ -40,6 +44,20 @@ def plant(
                 rows.append(row)
             number += 1
     return make_file(*rows)
+
+
+def build_dataset(folder: Path, traces: Iterable[Trace], **settings: Any) -> Path:
+    """A dataset of these traces in `folder`, with 80% of its groups in the test split."""
+    write_traces(traces, folder / "traces")
+    build(
+        folder / "traces", out=folder / "dataset", **{"split": (0.2, 0.0, 0.8), "statistical_gates": False} | settings
+    )
+    return folder / "dataset"
+
+
+def write_lines(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    return path
 
 
 def make_file(*rows: Prediction, header: PredictionsHeader | None = None) -> PredictionsFile:

@@ -1,18 +1,22 @@
-"""The manifest of effects: what wrote once is never called read-only, and the counts are those of the traces."""
+"""The manifest of effects: what wrote once is never read-only; labels, ceiling, replay and datasets agree with it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.any_traces import traces as any_traces
+from evaluation.effect_checks import check_agreement
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect
+from foretrace.core.store import read_traces
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.evaluation.effects_manifest import EffectsManifest, classify_evidence, collect_effects
 
@@ -65,17 +69,14 @@ def test_what_wrote_once_is_not_read_only() -> None:
 @pytest.mark.parametrize(
     ("effects", "whole", "expected"),
     [
-        ({Effect.PURE_READ: 5}, 0, "read_only"),
-        ({Effect.PURE_READ: 5, Effect.LOCAL_WRITE: 1}, 0, "unsafe"),
+        ({Effect.PURE_READ: 5}, 0, "read_only"), ({Effect.PURE_READ: 5, Effect.LOCAL_WRITE: 1}, 0, "unsafe"),
         ({Effect.PURE_READ: 5, Effect.LOCAL_WRITE: 1}, 1, "idempotent"),
         ({Effect.PURE_READ: 5, Effect.UNKNOWN: 1}, 0, "unknown"),
         ({Effect.UNKNOWN: 1, Effect.LOCAL_WRITE: 1}, 1, "unknown"),
-        ({Effect.UNKNOWN: 1, Effect.EXTERNAL_WRITE: 1}, 0, "unsafe"),
-        ({Effect.SANDBOX_EXEC: 1}, 0, "unsafe"),
-        ({Effect.TERMINAL: 1}, 0, "unsafe"),
-        ({}, 0, "unknown"),
+        ({Effect.UNKNOWN: 1, Effect.EXTERNAL_WRITE: 1}, 0, "unsafe"), ({Effect.SANDBOX_EXEC: 1}, 0, "unsafe"),
+        ({Effect.TERMINAL: 1}, 0, "unsafe"), ({}, 0, "unknown"),
     ],
-)
+)  # fmt: skip
 def test_the_worst_effect_decides(effects: dict[Effect, int], whole: int, expected: str) -> None:
     assert classify_evidence(effects, whole) == expected
 
@@ -106,3 +107,35 @@ def test_laws_of_the_manifest(traces: list[Trace]) -> None:
                     call.name and not call.error for call in message.tool_calls
                 )
     assert msgspec.json.encode(collect_effects(traces[::-1])) == msgspec.json.encode(manifest)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl -s https://x.org | python3 -c 'import sys, json; print(json.load(sys.stdin))'", "duckdb -c 'SELECT 1'",
+        "find . -name a | xargs grep b", "find . -exec grep b {} ;", "bash -c ls", "awk '{print $1}' f",
+        "python -c 'print(open(1).read())'", " && ".join(["ls"] * 9), "grep a f | head",
+    ],
+)  # fmt: skip
+def test_all_agree_on_a_command(command: str) -> None:
+    check_agreement(make_trace([Timed(call=("bash", {"command": command}))]))
+
+
+@pytest.mark.parametrize("code", ["print(open('f').read())", "!ls", "print(search('x'))"])
+def test_all_agree_on_code(code: str) -> None:
+    check_agreement(make_trace([Timed(call=("python", {"code": code}))]))
+
+
+def test_all_agree_on_the_samples(sample_traces: Path, sample_dataset: Path) -> None:
+    effects: dict[tuple[str, int], str] = {}
+    for trace in read_traces(sample_traces):
+        check_agreement(trace)
+        effects.update({(trace.key, label.index): str(label.effect) for label in label_trace(trace)})
+    rows = [
+        row
+        for config in ("eval", "proposer")
+        for file in sorted((sample_dataset / config).glob("*.parquet"))
+        for row in pq.read_table(file, columns=["key", "step", "effect"]).to_pylist()
+    ]
+    assert rows
+    assert all(row["effect"] == effects[row["key"], row["step"]] for row in rows)

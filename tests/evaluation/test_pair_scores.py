@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation.planted import write_lines
 from foretrace.core.errors import PredictionError
 from foretrace.evaluation.pair_accuracy import (
     PairPlace,
@@ -26,11 +26,6 @@ _SCORES = st.dictionaries(_PLACES, st.tuples(_NUMBERS, _NUMBERS), min_size=1, ma
 LINE = {"key": "k", "step": 3, "family": "argument", "pair": "p", "chosen": 1, "rejected": -2.5}
 
 
-def write(path: Path, *lines: Any) -> Path:
-    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
-    return path
-
-
 @given(scores=_SCORES)
 def test_what_is_written_reads_back(scores: PairScores, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "pairs.jsonl"
@@ -41,18 +36,11 @@ def test_what_is_written_reads_back(scores: PairScores, tmp_path_factory: pytest
 
 
 def test_a_file_of_someone_else(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.jsonl", LINE)
+    path = write_lines(tmp_path / "p.jsonl", LINE)
     assert is_pair_scores(path)
     assert read_pair_scores(path) == (PairScoresHeader(), {PairPlace("k", 3, "argument", "p"): (1, -2.5)}, {})
-    assert not is_pair_scores(write(tmp_path / "o.jsonl", {"key": "k", "step": 3, "prediction": {}}))
-    assert not is_pair_scores(write(tmp_path / "o.jsonl", "nonsense\n")) and not is_pair_scores(tmp_path / "none")
-
-
-def test_faults_of_lines_are_counted(tmp_path: Path) -> None:
-    lines = [LINE | {"chosen": "x"}, LINE | {"pair": "q", "rejected": True}, '{"key": "k", "pair": "q", "chosen": NaN']
-    _, scores, problems = read_pair_scores(write(tmp_path / "p.jsonl", *lines))
-    assert problems == {"bad_chosen": 1, "bad_rejected": 1, "torn_last_line": 1}
-    assert [*scores.values()] == [(None, -2.5), (1, None)]
+    assert not is_pair_scores(write_lines(tmp_path / "o.jsonl", {"key": "k", "step": 3, "prediction": {}}))
+    assert not is_pair_scores(write_lines(tmp_path / "o.jsonl", "nonsense\n")) and not is_pair_scores(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
@@ -69,4 +57,4 @@ def test_faults_of_lines_are_counted(tmp_path: Path) -> None:
 )
 def test_a_line_that_is_no_score_is_named(tmp_path: Path, lines: list[Any], said: str) -> None:
     with pytest.raises(PredictionError, match=said):
-        read_pair_scores(write(tmp_path / "p.jsonl", *lines))
+        read_pair_scores(write_lines(tmp_path / "p.jsonl", *lines))

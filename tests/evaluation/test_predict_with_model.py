@@ -193,23 +193,14 @@ def test_samples_that_are_no_guess_are_counted_beside_those_that_are(dataset: Pa
     assert [row.confidence for row in read_predictions(out).rows] == [0.5] * 3
 
 
-def test_no_answer_of_use_at_all(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(PredictionError, match=r"gave no guess at any of 2 rows, e.g. .* names no action"):
-        foretrace.predict(dataset, model=model(lambda r: "hello"), out=tmp_path / "p.jsonl", limit=2)
-    assert not (tmp_path / "p.jsonl").exists()
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"samples": 0}, "samples=0"),
-        ({"max_tokens": 0}, "max_tokens=0"),
-        ({"concurrency": 0}, "concurrency=0"),
-        ({"temperature": -1.0}, "temperature=-1.0"),
-        ({"logprobs": True}, "no logprobs: .*; leave out logprobs"),
+        ({"samples": 0}, "samples=0"), ({"max_tokens": 0}, "max_tokens=0"), ({"concurrency": 0}, "concurrency=0"),
+        ({"temperature": -1.0}, "temperature=-1.0"), ({"logprobs": True}, "no logprobs: .*; leave out logprobs"),
         ({"predictor": "majority"}, "name one that guesses"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_served(dataset: Path, tmp_path: Path, settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         foretrace.predict(dataset, model=model(lambda r: LS), out=tmp_path / "p.jsonl", **settings)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
 from foretrace.actions.taxonomy import Effect
@@ -91,16 +90,11 @@ def test_a_turn() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kept"),
     [
-        ("", [VIEW]),
-        ('{"pa', [VIEW]),
-        ('{"path": "src/pa', [VIEW]),
-        ('{"last": 2', [VIEW]),
-        ('{"last": 20, "path": "src/parser.py", "fi', [VIEW]),
-        ('{"path": "src/pb', []),
-        ('{"last": 3, "path": "s', []),
-        ('{"other": 1', []),
+        ("", [VIEW]), ('{"pa', [VIEW]), ('{"path": "src/pa', [VIEW]), ('{"last": 2', [VIEW]),
+        ('{"last": 20, "path": "src/parser.py", "fi', [VIEW]), ('{"path": "src/pb', []),
+        ('{"last": 3, "path": "s', []), ('{"other": 1', []),
     ],
-)
+)  # fmt: skip
 def test_an_unfinished_call_keeps_what_it_may_become(arguments: str, kept: list[Prediction]) -> None:
     _, reply = Client(VIEW, LS).talk(BEGIN, ("text", {"calls": [{"name": "view", "arguments": arguments}]}))
     assert [each[0] for each in name_predicted(reply)] == [each.calls[0].tool for each in kept]
@@ -139,13 +133,6 @@ def test_what_cannot_be_served_is_an_error_and_the_next_line_is_served(line: byt
     assert refused["type"] == "error" and error in refused["error"] and "\n" not in refused["error"]
     assert client.talk(BEGIN)[0]["type"] == "predictions"
     assert client.counts.errors == 1
-
-
-def test_what_no_reply_can_hold_is_left_out() -> None:
-    odd = msgspec.structs.replace(LS, calls=(PredictedCall("bash", '{"command": "\\ud800"}'),))
-    known = ("text", {"calls": [{"name": "bash", "arguments": '{"a": "\\ud800"}'}]})
-    began, narrowed, ended = Client(odd).talk(BEGIN, known, ("turn_ends", {}))
-    assert (began["predictions"], narrowed["predictions"], ended["type"]) == ([], [], "turn_ends")
 
 
 def test_guesses_at_tools_that_the_agent_lacks_or_that_are_not_calls_are_left_out() -> None:

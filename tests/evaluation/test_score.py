@@ -1,55 +1,51 @@
-"""Scores of predictions: perfect is 1, missing is wrong, intervals hold their values, nothing is left to luck."""
+"""Scores of predictions: planted predictors are measured as what they are, and what is wrong with a file is said."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 import random
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dataset.little import corpus, rows, runs, says, seen, trace, user
-from foretrace.actions.taxonomy import ActionType
-from foretrace.api.datasets import build
+from dataset.little import corpus, rows, says, trace, user
+from evaluation.planted import build_dataset, write_lines
 from foretrace.core.errors import PredictionError, UsageError
-from foretrace.core.store import write_traces
+from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
+from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
+from foretrace.evaluation.figures import ASPECTS, is_eligible, judge_completion, judge_guesses
 from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import ScoreReport
 
-ACTIONS = [str(a) for a in ActionType]
 Row = dict[str, Any]
+WRONG = {"action": "BLOCKED", "tool": "nothing", "arguments": {}}
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About eighty eval rows of twenty tasks."""
-    folder = tmp_path_factory.mktemp("score")
-    other = [
-        trace(f"x{n}", user(f"Ask {n}"), runs("./ask"), seen("?"), says("Which one?"), task=f"x{n}", group=f"x{n}")
-        for n in range(8)
-    ]
-    write_traces([*corpus(24), *other], folder / "traces")
-    build(folder / "traces", out=folder / "dataset", split=(0.4, 0.0, 0.6), statistical_gates=False)
-    return folder / "dataset"
+    return build_dataset(tmp_path_factory.mktemp("score"), corpus(24))
 
 
 @pytest.fixture(scope="module")
 def gold(dataset: Path) -> list[Row]:
-    return list(rows(dataset, "eval"))
+    return sorted(rows(dataset, "eval"), key=lambda row: (row["key"], row["step"]))
 
 
 @pytest.fixture
 def scored(dataset: Path, tmp_path: Path) -> Callable[..., ScoreReport]:
-    def run(predictions: list[Row] | str, **more: Any) -> ScoreReport:
-        text = predictions if isinstance(predictions, str) else "".join(f"{json.dumps(p)}\n" for p in predictions)
-        (tmp_path / "p.jsonl").write_text(text, encoding="utf-8")
-        return score(tmp_path / "p.jsonl", dataset, **more)
+    return lambda *lines, **more: score(write_lines(tmp_path / "p.jsonl", *lines), dataset, **more)
 
-    return run
+
+def guess(row: Row, *, right: bool = True, rank: int = 1, **more: Any) -> Row:
+    value = json.loads(row["completion"][0]["content"]) if right else WRONG
+    return {"key": row["key"], "step": row["step"], "rank": rank, "prediction": value, **more}
 
 
 def at(row: Row) -> Row:
@@ -61,11 +57,183 @@ def right(row: Row) -> Row:
 
 
 def figures(report: ScoreReport, name: str = "natural") -> dict[str, float]:
-    return {s.metric: s.value for s in report.scores if s.slice == name}
+    return {row.metric: row.value for row in report.scores if row.slice == name}
+
+
+def test_top_k_looks_at_the_first_k_guesses(scored: Any, gold: list[Row]) -> None:
+    """The right guess stands at rank 1 + number modulo 7; rank 7 is not there."""
+    gold = [row for row in gold if row["natural"]]
+    lines = [
+        guess(row, right=rank == 1 + number % 7, rank=rank) for number, row in enumerate(gold) for rank in range(1, 7)
+    ]
+    found = figures(scored(*lines))
+    for k, name in ((1, "type_accuracy"), (3, "type_accuracy@3"), (5, "type_accuracy@5")):
+        assert found[name] == round(sum(number % 7 < k for number in range(len(gold))) / len(gold), 4)
+    assert found["exact_call"] < found["exact_call@3"] < found["exact_call@5"] < 1
+
+
+def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> None:
+    """In these traces: `ls` and two `cat`; with `sandbox_exec` also pytest. Nothing that ends the attempt."""
+    of_natural = [row for row in gold if row["natural"]]
+    reads = [row for row in of_natural if row["effect"] == "pure_read" and row["tool"]]
+    runs = [row for row in of_natural if row["effect"] == "sandbox_exec"]
+    report = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold))
+    assert report.eligible == len(reads) > 20 and runs
+    assert figures(report, "eligible") == dict.fromkeys(ASPECTS, 1)
+    wider = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold), allow=["sandbox_exec"])
+    assert figures(wider, "eligible")["exact_call"] == round(len(reads) / (len(reads) + len(runs)), 4)
+    assert figures(wider) == figures(report)
+    with pytest.raises(UsageError, match="is not safe to run early"):
+        scored(guess(gold[0]), allow=["local_write"])
+
+
+def step(number: int = 0, *calls: PredictedCall, action: str = "file_read", **more: Any) -> GoldStep:
+    values: Row = {
+        "key": "k", "step": number, "task": "t", "group": "g", "source": "s", "action": action,
+        "tool": calls[0].tool if calls else "", "calls": calls, "effect": "pure_read",
+        "next_actions": ("file_read",) * 5, "slices": ("natural",),
+    }  # fmt: skip
+    return GoldStep(**values | more)
+
+
+def test_a_call_that_nobody_waited_for_is_not_eligible() -> None:
+    call = PredictedCall("view")
+    assert is_eligible(step(0, call), {"pure_read"})
+    assert not is_eligible(step(0), {"pure_read"}), "no call"
+    assert not is_eligible(step(0, call, next_actions=("file_read",)), {"pure_read"}), "the last step"
+    assert not is_eligible(step(0, call, effect="unknown"), {"pure_read", "sandbox_exec"})
+
+
+def test_a_planted_difference_is_found(scored: Any, gold: list[Row], tmp_path: Path) -> None:
+    """Right at 7 of 10 rows and at 4 of 10 of the same rows: 30 points, whichever file comes first."""
+    rng = random.Random(0)
+    drawn = [rng.random() for _ in gold]
+    good, bad = ([guess(r, right=d < p) for r, d in zip(gold, drawn, strict=True)] for p in (0.7, 0.4))
+    report = scored(*good, against=write_lines(tmp_path / "o.jsonl", *bad))
+    assert report.against is not None
+    first = {(d.slice, d.metric): d for d in report.against.differences}
+    for each in first.values():
+        assert each.low <= each.value <= each.high
+    exact = first["natural", "type_accuracy"]
+    assert exact.low > 0.1 and exact.value == pytest.approx(0.3, abs=0.1)
+    back = scored(*bad, against=write_lines(tmp_path / "o.jsonl", *good)).against
+    assert back is not None
+    assert {(d.slice, d.metric): d.value for d in back.differences} == {at: -d.value for at, d in first.items()}
+
+
+def test_differences_are_over_tasks(tmp_path: Path) -> None:
+    """Twelve groups of eight tasks, right on half of the groups, against nothing right: the difference is the figure
+    itself, and its interval is that of 96 tasks where the figure's is that of 12 groups."""
+    every = [trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % 12}") for n in range(96)]
+    dataset = build_dataset(tmp_path, every, split=(0.02, 0, 0.98))
+    gold = list(rows(dataset, "eval"))
+    ours = write_lines(tmp_path / "p.jsonl", *(guess(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
+    theirs = write_lines(tmp_path / "o.jsonl", *(guess(row, right=False) for row in gold))
+    report = score(ours, dataset, against=theirs)
+    assert report.against is not None
+    own = next(row for row in report.scores if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    each = next(row for row in report.against.differences if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    assert each.value == own.value and own.high - own.low > 1.8 * (each.high - each.low) > 0.2
+
+
+def test_predictions_of_another_version_are_refused(scored: Any, dataset: Path, gold: list[Row]) -> None:
+    """By the digest in the header; and predictions of other rows by its config."""
+    header = {"predictions": 1, "predictor": "mine", "dataset": digest_dataset(dataset)}
+    lines = [guess(row) for row in gold]
+    assert scored(header, *lines).predictor == "mine"
+    with pytest.raises(PredictionError, match=r"another version of .* or allow_other_version=True takes what fits"):
+        scored(header | {"dataset": "00"}, *lines)
+    assert scored(header | {"dataset": "00"}, *lines, allow_other_version=True).missing == 0
+    others = [{"key": f"other{n}", "step": 1, "action": "repair"} for n in range(11)]
+    with pytest.raises(PredictionError, match=r"11 of 21 steps are not among the eval rows .* allow_partial=True"):
+        scored(*others, *lines[:10])
+    report = scored(*others, *lines[:10], allow_partial=True)
+    assert (report.unknown, report.missing) == (11, len(gold) - 10)
+    with pytest.raises(PredictionError, match="predicts rows of the config proposer"):
+        scored(header | {"config": "proposer"}, *lines)
+
+
+def test_what_is_wrong_with_lines_is_counted(scored: Any, gold: list[Row]) -> None:
+    """A confidence that is none counts as not given, a torn last line as not there."""
+    good = [guess(row, confidence=0.5) for row in gold[3:]]
+    bad = [guess(gold[0], confidence=2), json.dumps(guess(gold[1], confidence=float("nan"))) + "\n"]
+    report = scored(*good, *bad, json.dumps(guess(gold[2]))[:-5])
+    assert report.problems == {"bad_confidence": 2, "torn_last_line": 1}
+    assert (report.missing, report.unreadable) == (1, 0)
+    call = next(each for each in report.calibration or () if each.of == "guess")
+    assert (call.n, call.without_confidence) == (len(good), 3)
+    assert scored(*(guess(row) for row in gold)).calibration is None
+
+
+def test_types_alone(tmp_path: Path) -> None:
+    """A dataset of types asks nothing of calls, and what is said of them does no harm."""
+    dataset = build_dataset(tmp_path, corpus(12), target="type")
+    gold = list(rows(dataset, "eval"))
+    lines = [guess(row, confidence=1.0) for row in gold]
+    lines[0]["prediction"] |= {"tool": "bash", "arguments": {}}
+    report = score(write_lines(tmp_path / "p.jsonl", *lines), dataset)
+    assert set(figures(report)) >= {"type_accuracy"} and "exact_call" not in figures(report)
+    assert [(each.of, each.ece) for each in report.calibration or ()] == [("type", 0)]
+    assert figures(report)["right"] == 1
+
+
+@given(
+    data=st.data(),
+    gold=st.lists(st.sampled_from(["file_read", "verifier"]), min_size=1, max_size=6),
+    k=st.integers(1, 5),
+)
+def test_more_guesses_never_do_worse(data: st.DataObject, gold: list[str], k: int) -> None:
+    steps = [step(number, action=action) for number, action in enumerate(gold)]
+    guesses = {
+        ("k", number): [
+            Prediction(key="k", step=number, rank=rank, action=data.draw(st.sampled_from([*ACTIONS, "fly", None])))
+            for rank in range(1, 6)
+        ]
+        for number in range(len(gold))
+    }
+    judged = judge_guesses(steps, guesses, "call")
+    for aspect in judged.first_right:
+        few, many = judged.is_right(aspect, k), judged.is_right(aspect, k + 1)
+        assert not (few & ~many).any()
+    assert not (judged.is_right("exact_call") & ~judged.is_right("normalized_call")).any()
+    assert not (judged.is_right("exact_call") & ~judged.is_right("tool")).any()
+    assert not (judged.is_right() & ~judged.is_right("exact_call")).any()
+
+
+def test_a_file_without_predictions_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
+    for path in (write_lines(tmp_path / "empty.jsonl"), write_lines(tmp_path / "head.jsonl", {"predictions": 1})):
+        with pytest.raises(PredictionError, match="holds no predictions"):
+            score(path, dataset)
+    packed = tmp_path / "p.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(PredictionError, match=r"p\.jsonl\.gz: is compressed, or is not text"):
+        score(packed, dataset)
+
+
+READ = '{"action": "file_read", "tool": "bash", "arguments": {"command": "cat a.py"}}'
+
+
+@pytest.mark.parametrize(
+    ("completion", "right"),
+    [
+        (f"<think>so</think>```json\n{READ}\n``` and more", (1, 1, 1, 1, 1)),
+        (READ.replace("a.py", "./a.py"), (1, 1, 0, 1, 0)),
+        (READ.replace("file_read", "verifier").replace("a.py", "b.py"), (0, 1, 0, 0, 0)),
+        (READ.replace("file_read", "reading"), (0, 0, 0, 0, 0)),
+        ("cat a.py", (0, 0, 0, 0, 0)),
+    ],
+)
+def test_one_completion_is_judged_like_a_file_of_them(completion: str, right: tuple[int, ...]) -> None:
+    assert tuple(judge_completion(completion, READ).values()) == right
+
+
+def test_a_step_without_calls_has_no_figures_of_calls() -> None:
+    of_type, *of_calls, right = judge_completion('{"action": "final_answer"}', '{"action": "final_answer"}').values()
+    assert of_type == right == 1 and all(map(math.isnan, of_calls))
 
 
 def test_perfect_predictions_score_one(scored: Any, gold: list[Row]) -> None:
-    report = scored([right(r) for r in gold])
+    report = scored(*map(right, gold))
     assert len(gold) > 60 and report.rows == len(gold)
     assert (report.missing, report.unreadable, report.unknown) == (0, 0, 0)
     assert {s.slice for s in report.scores} == {"natural", "balanced", "eligible"}
@@ -75,27 +243,6 @@ def test_perfect_predictions_score_one(scored: Any, gold: list[Row]) -> None:
     assert set(figures(report)) == metrics | present, "one guess a step has no top-3"
 
 
-@pytest.mark.parametrize("form", ["fields", "text", "messages", "spaced", "chatty"])
-def test_a_prediction_may_be_fields_a_text_or_messages(scored: Any, gold: list[Row], form: str) -> None:
-    """JSON in any spacing, with what a model says behind it."""
-
-    def predict(row: Row) -> Row:
-        text = row["completion"][0]["content"]
-        value = json.loads(text)
-        return (
-            at(row)
-            | {
-                "fields": value,
-                "text": {"completion": text},
-                "messages": {"completion": [{"role": "assistant", "content": text}]},
-                "spaced": {"completion": " \n" + json.dumps(value, indent=1)},
-                "chatty": {"completion": text + "\nI hope this helps. {}"},
-            }[form]
-        )
-
-    assert set(figures(scored([predict(r) for r in gold])).values()) == {1.0}
-
-
 def test_a_folder_of_files_that_another_program_wrote_scores_as_one_file(
     scored: Any, gold: list[Row], dataset: Path, tmp_path: Path
 ) -> None:
@@ -103,7 +250,7 @@ def test_a_folder_of_files_that_another_program_wrote_scores_as_one_file(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    expected = scored([right(r) for r in gold])
+    expected = scored(*map(right, gold))
     folder = tmp_path / "mine"
     folder.mkdir()
     messages = [at(r) | {"completion": r["completion"], "confidence": None} for r in gold[0::3]]
@@ -131,68 +278,22 @@ def test_predictions_that_cannot_be_matched_or_read_name_the_reason(gold: list[R
         score(tmp_path / "empty", dataset)
 
 
-def test_majority_baseline(scored: Any, gold: list[Row]) -> None:
-    counts = Counter(r["action"] for r in gold if r["natural"])
-    action, count = counts.most_common(1)[0]
-    found = figures(scored([at(r) | {"action": ACTIONS[action]} for r in gold]))
-    share = count / counts.total()
-    assert found["type_accuracy"] == round(share, 4)
-    assert found["macro_f1"] == round(2 * share / (1 + share) / len(counts), 4)
-    assert found[f"f1/{ACTIONS[action]}"] == round(2 * share / (1 + share), 4)
-
-
-def noisy(gold: list[Row], seed: int) -> list[Row]:
-    rng = random.Random(seed)
-    return [at(r) | {"action": ACTIONS[r["action"]] if rng.random() < 0.5 else rng.choice(ACTIONS)} for r in gold]
-
-
-@pytest.mark.parametrize("seed", [0])
-def test_f1_is_that_of_scikit_learn(scored: Any, gold: list[Row], seed: int) -> None:
+def test_f1_is_that_of_scikit_learn(scored: Any, gold: list[Row]) -> None:
     from sklearn.metrics import accuracy_score, f1_score
 
-    guesses = noisy(gold, seed)
+    rng = random.Random(0)
+    guesses = [at(r) | {"action": ACTIONS[r["action"]] if rng.random() < 0.5 else rng.choice(ACTIONS)} for r in gold]
     for name in ("natural", "balanced"):
         pairs = [(ACTIONS[r["action"]], g["action"]) for r, g in zip(gold, guesses, strict=True) if r[name]]
         wanted, guessed = zip(*pairs, strict=True)
         present = sorted(set(wanted))
-        found = figures(scored(guesses), name)
+        found = figures(scored(*guesses), name)
         assert found["type_accuracy"] == round(accuracy_score(wanted, guessed), 4)
         macro = f1_score(wanted, guessed, labels=present, average="macro", zero_division=0)
         assert found["macro_f1"] == pytest.approx(macro, abs=1e-4)
         each = f1_score(wanted, guessed, labels=present, average=None, zero_division=0)
         for label, value in zip(present, each, strict=True):
             assert found[f"f1/{label}"] == pytest.approx(value, abs=1e-4)
-
-
-def width(report: ScoreReport) -> float:
-    return next(s.high - s.low for s in report.scores if s.metric == "type_accuracy")
-
-
-def test_intervals_are_over_groups_not_tasks(tmp_path: Path) -> None:
-    """Twelve groups of eight tasks each, all of a group right or wrong: twelve facts, not ninety-six."""
-    for groups in (12, 96):
-        every = [
-            trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % groups}") for n in range(96)
-        ]
-        write_traces(every, tmp_path / f"t{groups}")
-        build(tmp_path / f"t{groups}", out=tmp_path / str(groups), split=(0.02, 0, 0.98), statistical_gates=False)
-    widths = {}
-    for groups in (12, 96):
-        rows_of = list(rows(tmp_path / str(groups), "eval"))
-        predictions = [right(r) for r in rows_of if int(r["key"][1:]) % 12 < 6]
-        (tmp_path / "p.jsonl").write_text("".join(f"{json.dumps(p)}\n" for p in predictions))
-        widths[groups] = width(score(tmp_path / "p.jsonl", tmp_path / str(groups)))
-    assert widths[12] > 1.8 * widths[96]
-
-
-def test_predictions_for_another_dataset_are_refused(scored: Any, gold: list[Row]) -> None:
-    """A score of none of what was predicted is not a score: it needs to be asked for."""
-    others = [{"key": f"other{n}", "step": 1, "action": "repair"} for n in range(11)]
-    with pytest.raises(PredictionError, match=r"11 of 21 steps are not among the eval rows .* allow_partial=True"):
-        scored([*others, *map(right, gold[:10])])
-    report = scored([*others, *map(right, gold[:10])], allow_partial=True)
-    assert (report.unknown, report.missing) == (11, len(gold) - 10)
-    assert scored([*others[1:], *map(right, gold[:10])]).unknown == 10
 
 
 def test_missing_unreadable_and_unknown_predictions_are_counted(scored: Any, gold: list[Row]) -> None:
@@ -203,7 +304,7 @@ def test_missing_unreadable_and_unknown_predictions_are_counted(scored: Any, gol
     rest = gold[len(bad) :]
     predictions += [right(r) for r in rest[3:]]
     predictions += [{"key": "nobody", "step": step, "action": "repair"} for step in (1, 3)]
-    report = scored(predictions)
+    report = scored(*predictions)
     assert (report.missing, report.unreadable, report.unknown) == (3, len(bad), 2)
     natural = [r for r in gold if r["natural"]]
     lost = sum(r in natural for r in [*gold[: len(bad)], *rest[:3]])
@@ -211,72 +312,22 @@ def test_missing_unreadable_and_unknown_predictions_are_counted(scored: Any, gol
 
 
 WILD = [
-    '{"action":"repair","tool":"x","arguments":{"a":"\\ud800"}}',
-    '{"action":"repair","tool":"\\ud800","arguments":{}}',
+    '{"action":"repair","tool":"\\ud800","arguments":{"a":"\\ud800"}}',
     '{"action":"repair","tool":7,"arguments":[1]}',
     '{"action":"repair","arguments":{"n":NaN,"m":1e999,"k":123456789012345678901234567890}}',
-    '{"action":"repair","arguments":' + "[" * 500 + "]" * 500 + "}",
     '{"action":' + "[" * 5000,
     '{"action":"repair","arguments":"no json"}',
     '{"action":"repair","n":' + "9" * 5000 + "}",
-    "{" * 3000,
 ]
 
 
-UNREADABLE = (5, 7, 8)
-"""Those that are not JSON lines when they are the prediction itself."""
-
-
-@pytest.mark.parametrize("number", range(len(WILD)))
-def test_what_a_model_makes_up_never_breaks_the_score(scored: Any, gold: list[Row], number: int) -> None:
-    text = WILD[number]
-    report = scored([at(gold[0]) | {"completion": text}, *(right(r) for r in gold[1:])])
+@pytest.mark.parametrize("text", WILD)
+def test_what_a_model_makes_up_never_breaks_the_score(scored: Any, gold: list[Row], text: str) -> None:
+    report = scored(at(gold[0]) | {"completion": text}, *map(right, gold[1:]))
     assert report.missing == 0 and figures(report)["exact_call"] < 1
-    predictions = [json.dumps(right(r)) for r in gold[1:]]
-    as_fields = "\n".join([f'{{"key":{json.dumps(gold[0]["key"])},"step":{gold[0]["step"]},{text[1:]}', *predictions])
-    if number in UNREADABLE:
-        with pytest.raises(PredictionError, match="line 1: is not a prediction"):
-            scored(as_fields)
-    else:
-        assert figures(scored(as_fields))["exact_call"] < 1
-
-
-def test_a_file_that_is_not_there_and_a_dataset_without_eval(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(PredictionError, match="cannot read"):
-        score(tmp_path / "none.jsonl", dataset)
-    with pytest.raises(PredictionError, match="is not a foretrace dataset"):
-        score(tmp_path / "none.jsonl", tmp_path)
-
-
-def test_exact_and_normalized_calls_differ_in_how_a_call_is_written(scored: Any, gold: list[Row]) -> None:
-    """Key order and spaces of the JSON never count; spaces and quotes of the command count for exact alone."""
-
-    def written(change: Callable[[str], str]) -> dict[str, float]:
-        predictions = []
-        for row in gold:
-            value = json.loads(row["completion"][0]["content"])
-            if "command" in value["arguments"]:
-                value["arguments"]["command"] = change(value["arguments"]["command"])
-            predictions.append(at(row) | {"completion": json.dumps(dict(reversed(value.items())))})
-        return figures(scored(predictions))
-
-    assert written(str)["exact_call"] == 1
-    loose = written(lambda c: c.replace(" ", "  "))
-    assert loose["normalized_call"] == 1 and loose["exact_call"] < 0.5
-    wrong = written(lambda c: f"{c}x")
-    assert wrong["normalized_call"] == wrong["exact_call"] < 0.5 and wrong["type_accuracy"] == 1
-
-
-def test_the_type_does_not_count_for_the_call(scored: Any, gold: list[Row]) -> None:
-    predictions = []
-    for row in gold:
-        value = json.loads(row["completion"][0]["content"])
-        predictions.append(at(row) | value | {"action": ACTIONS[(row["action"] + 1) % 9]})
-    found = figures(scored(predictions))
-    assert found["type_accuracy"] == 0 and found["exact_call"] == found["tool"] == 1
 
 
 @pytest.mark.parametrize("wrong", [{"cascade": "x"}, {"cascade": -1.0}, {"seed": float("nan")}])
 def test_a_setting_that_is_not_a_number_is_named(scored: Any, gold: list[Row], wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(wrong))}=.*: give 0 or more"):
-        scored([right(gold[0])], **wrong)
+        scored(right(gold[0]), **wrong)

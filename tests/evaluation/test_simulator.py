@@ -31,21 +31,6 @@ def save(run: SimulatedRun) -> float:
     return math.fsum(run.saved_s)
 
 
-@pytest.mark.parametrize(("m", "t", "g"), [(5.0, 2.0, 0.2), (2.0, 5.0, 0.2), (1.0, 1.0, 0.0), (0.1, 1.0, 0.2)])
-@pytest.mark.parametrize("hits", [0, 3, 10])
-def test_a_planted_hit_rate_gives_the_formula(m: float, t: float, g: float, hits: int) -> None:
-    """n steps of which p n are guessed take n (m + t) - p n min(m - g, t)."""
-    right, wrong = GuessedCall(t, RIGHT), GuessedCall(t)
-    run = simulate([step(m, t, right if n % 10 < hits else wrong, g=g) for n in range(100)])
-    hidden = max(0.0, min(m - g, t))
-    assert run.took_s == pytest.approx(100 * (m + t) - 10 * hits * hidden, abs=1e-9)
-    assert save(run) == pytest.approx(10 * hits * hidden, abs=1e-9)
-    launched = 100 if g < m else 0
-    assert len(run.launches) == launched and sum(each.hit for each in run.launches) == launched * hits // 10
-    ran = [each.wasted_s for each in run.launches if not each.hit]
-    assert ran == pytest.approx([min(t, m - g)] * len(ran))
-
-
 @pytest.mark.parametrize("p", [(0, 5), (2, 5), (3, 5), (5, 5)])
 @pytest.mark.parametrize(("a", "b"), [(2.0, 5.0), (4.0, 4.0), (0.5, 9.0)])
 def test_the_published_limit_of_speculative_actions(p: tuple[int, int], a: float, b: float) -> None:
@@ -93,17 +78,11 @@ def test_a_guess_behind_a_wrong_one_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("own", "tool_s", "covers", "saved"),
     [
-        ((3.0, 1.0), 3.0, (0, 1), 3.0),
-        ((3.0, 1.0), 3.0, (0,), 2.0),  # side by side: the other one still takes a second
-        ((3.0, 1.0), 3.0, (1,), 0.0),  # the longest is waited for
-        ((3.0, 1.0), 4.0, (0,), 3.0),  # one after another
-        ((3.0, 1.0), 4.0, (1,), 1.0),
-        ((2.0, 1.0, 1.0), 4.0, (0,), 2.0),
-        ((8.0, 2.0), 10.0, (0,), 5.0),  # no more than was ahead of the reply
-        ((None, None), 4.0, (0,), 0.0),
-        ((None, None), 4.0, (0, 1), 4.0),
+        ((3.0, 1.0), 3.0, (0, 1), 3.0), ((3.0, 1.0), 3.0, (0,), 2.0), ((3.0, 1.0), 3.0, (1,), 0.0),
+        ((3.0, 1.0), 4.0, (0,), 3.0), ((3.0, 1.0), 4.0, (1,), 1.0), ((2.0, 1.0, 1.0), 4.0, (0,), 2.0),
+        ((8.0, 2.0), 10.0, (0,), 5.0), ((None, None), 4.0, (0,), 0.0), ((None, None), 4.0, (0, 1), 4.0),
     ],
-)
+)  # fmt: skip
 def test_a_part_of_parallel_calls_saves_what_no_longer_is_waited_for(
     own: tuple[float | None, ...], tool_s: float, covers: tuple[int, ...], saved: float
 ) -> None:

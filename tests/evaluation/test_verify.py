@@ -10,21 +10,17 @@ from typing import Any
 import pytest
 
 from dataset.little import corpus, rows
-from foretrace.api.datasets import build
+from evaluation.planted import build_dataset, write_lines
 from foretrace.api.evaluation import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, UsageError
 from foretrace.core.predictions import (
-    Prediction,
     digest_dataset,
-    find_first_object,
-    read_predicted_calls,
     read_predictions,
 )
-from foretrace.core.store import write_traces
 from foretrace.evaluation.pair_accuracy import score_pairs
 from foretrace.evaluation.score import score
-from foretrace.evaluation.verify import QUESTION, VerifyReport, make_guess_text, read_verdict
+from foretrace.evaluation.verify import QUESTION, VerifyReport, read_verdict
 from foretrace.models.servers.scripted import Scripted
 
 Row = dict[str, Any]
@@ -32,20 +28,12 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("verify")
-    write_traces(corpus(24), folder / "traces")
-    build(folder / "traces", out=folder / "dataset", split=(0.2, 0.0, 0.8), statistical_gates=False)
-    return folder / "dataset"
+    return build_dataset(tmp_path_factory.mktemp("verify"), corpus(24))
 
 
 @pytest.fixture(scope="module")
 def gold(dataset: Path) -> list[Row]:
     return list(rows(dataset, "eval"))[:20]
-
-
-def write(path: Path, lines: list[Row]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 def guess(row: Row, rank: int = 1, **more: Any) -> Row:
@@ -56,7 +44,7 @@ def guess(row: Row, rank: int = 1, **more: Any) -> Row:
 @pytest.fixture
 def predictions(gold: list[Row], tmp_path: Path) -> Path:
     """Two guesses a step: the right one, and a repair without a call."""
-    return write(tmp_path / "p.jsonl", [guess(row, rank) for row in gold for rank in (1, 2)])
+    return write_lines(tmp_path / "p.jsonl", *(guess(row, rank) for row in gold for rank in (1, 2)))
 
 
 def says(yes_to: str, logprob: float = -0.1) -> Scripted:
@@ -89,20 +77,6 @@ def test_what_is_asked(dataset: Path, predictions: Path, gold: list[Row], tmp_pa
         )
         assert question == ("user", QUESTION)
         assert request.sampling.temperature == 0 and request.logprobs
-
-
-def test_a_guess_is_written_as_the_targets_are(dataset: Path) -> None:
-    for row in rows(dataset, "eval"):
-        text = row["completion"][0]["content"]
-        value = find_first_object(text)
-        made = Prediction(key="k", step=0, action=value["action"], calls=read_predicted_calls(value))
-        assert make_guess_text(made, "call") == text
-        assert make_guess_text(made, "type") == f'{{"action":"{value["action"]}"}}'
-    two = json.loads('{"action":"file_read","tool":"a","arguments":{"z":1,"b":2},"more":[{"tool":"c","arguments":{}}]}')
-    made = Prediction(key="k", step=0, action="file_read", calls=read_predicted_calls(two))
-    assert make_guess_text(made, "call") == (
-        '{"action":"file_read","tool":"a","arguments":{"b":2,"z":1},"more":[{"tool":"c","arguments":{}}]}'
-    )
 
 
 def test_scores_are_added_and_all_else_stays(dataset: Path, predictions: Path, gold: list[Row], tmp_path: Path) -> None:
@@ -203,7 +177,7 @@ def test_a_file_of_another_model_or_other_predictions_is_not_taken_for_done(
     verify(predictions, dataset, out=out, model=says("bash"))
     other = verify(predictions, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
     assert (other.already_done, other.scored) == (0, 40)
-    fewer = write(tmp_path / "p.jsonl", [guess(row) for row in gold])
+    fewer = write_lines(tmp_path / "p.jsonl", *(guess(row) for row in gold))
     found = verify(fewer, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
     assert (found.already_done, found.scored) == (0, 20)
 
@@ -234,7 +208,7 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
         predictions,
         dataset,
         out=tmp_path / "s.jsonl",
-        scores=write(tmp_path / "reward.jsonl", [extra, *reversed(lines)]),
+        scores=write_lines(tmp_path / "reward.jsonl", extra, *reversed(lines)),
     )
     assert (report.scored, report.missing, report.unused, report.problems) == (29, 11, 1, {"bad_score": 1})
     found_by_score = score(tmp_path / "s.jsonl", dataset).verifier
@@ -262,30 +236,8 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
 )
 def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Path, lines: list[Row], said: str) -> None:
     with pytest.raises(PredictionError, match=said):
-        verify(predictions, dataset, out=tmp_path / "s.jsonl", scores=write(tmp_path / "r.jsonl", lines))
+        verify(predictions, dataset, out=tmp_path / "s.jsonl", scores=write_lines(tmp_path / "r.jsonl", *lines))
     assert not (tmp_path / "s.jsonl").exists()
-
-
-ODD_GUESSES = [
-    json.dumps({"action": "file_read", "tool": "\ud800", "arguments": {"path": "\ud800"}}),
-    '{"action":"file_read","tool":"x","arguments":' + '{"a":' * 3000 + "1" + "}" * 3001,
-    '{"action":"file_read","tool":"x","arguments":"' + "[" * 3000 + '"}',
-    '{"action":"\\ud800"}',
-]
-"""What a model may write: half of a surrogate pair, JSON that is deep."""
-
-
-def test_what_a_model_makes_up_can_be_verified(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    """Each guess, and a key that no file can hold, is asked for and written again."""
-    lines = [
-        {"key": row["key"], "step": row["step"], "completion": text}
-        for row, text in zip(gold, ODD_GUESSES, strict=False)
-    ]
-    path = write(tmp_path / "p.jsonl", [*lines, {"key": "\ud800", "step": 1, "action": "repair"}])
-    report = verify(path, dataset, out=tmp_path / "s.jsonl", model=says("repair"))
-    assert (report.rows, report.unknown, report.scored + report.no_action) == (5, 1, 4)
-    back = read_predictions(tmp_path / "s.jsonl").rows
-    assert [row.score is None for row in back] == [row.action is None for row in back[:4]] + [True]
 
 
 def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
@@ -293,17 +245,22 @@ def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: P
     good = [guess(row) for row in gold]
     out = tmp_path / "s.jsonl"
     with pytest.raises(PredictionError, match="or allow_other_version=True takes what fits"):
-        verify(write(tmp_path / "p.jsonl", [{"predictions": 1, "dataset": "00"}, *good]), dataset, out=out, model=model)
+        verify(
+            write_lines(tmp_path / "p.jsonl", {"predictions": 1, "dataset": "00"}, *good),
+            dataset,
+            out=out,
+            model=model,
+        )
     foreign = [{"key": "other", "step": n, "prediction": {"action": "repair"}} for n in range(30)]
     with pytest.raises(PredictionError, match="30 of 50 steps are not among the eval rows"):
-        verify(write(tmp_path / "p.jsonl", [*good, *foreign]), dataset, out=out, model=model)
-    report = verify(write(tmp_path / "p.jsonl", [*good, *foreign[:9]]), dataset, out=out, model=model)
+        verify(write_lines(tmp_path / "p.jsonl", *good, *foreign), dataset, out=out, model=model)
+    report = verify(write_lines(tmp_path / "p.jsonl", *good, *foreign[:9]), dataset, out=out, model=model)
     assert (report.unknown, report.scored, report.rows) == (9, 20, 29)
     bad = [{"key": r["key"], "step": r["step"], "completion": "nonsense"} for r in gold[:5]]
-    report = verify(write(tmp_path / "p.jsonl", [*bad, *good[5:]]), dataset, out=out, model=model)
+    report = verify(write_lines(tmp_path / "p.jsonl", *bad, *good[5:]), dataset, out=out, model=model)
     assert (report.no_action, report.scored, report.problems) == (5, 15, {})
     with pytest.raises(PredictionError, match="holds no predictions"):
-        verify(write(tmp_path / "p.jsonl", []), dataset, out=out, model=model)
+        verify(write_lines(tmp_path / "p.jsonl"), dataset, out=out, model=model)
     for given in ({}, {"model": model, "scores": "x"}):
         with pytest.raises(UsageError, match="verify takes either model or scores"):
             verify(tmp_path / "p.jsonl", dataset, out=out, **given)
@@ -330,27 +287,24 @@ def test_pairs(dataset: Path, tmp_path: Path) -> None:
     assert {row.accuracy.value for row in score_pairs(tmp_path / "same.jsonl", dataset).families} == {0.5}
 
 
-def test_a_file_without_pair_scores_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(PredictionError, match="holds no scores of pairs"):
-        score_pairs(write(tmp_path / "p.jsonl", [{"pair_scores": 1, "verifier": "judge"}]), dataset)
-
-
 def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
     """Half preferred rightly; what is missing is wrong, and counted."""
     pairs = list(rows(dataset, "verifier", "test"))
     places = [{name: row[name] for name in ("key", "step", "family", "pair")} for row in pairs]
     lines = [place | {"chosen": n % 2, "rejected": 0.5} for n, place in enumerate(places)]
-    report = score_pairs(write(tmp_path / "r.jsonl", lines), dataset)
+    report = score_pairs(write_lines(tmp_path / "r.jsonl", *lines), dataset)
     assert report.families[0].accuracy.value == round((len(pairs) // 2) / len(pairs), 4)
     assert (report.missing, report.unknown, report.problems) == (0, 0, {})
     lines[1]["chosen"] = float("inf")
-    report = score_pairs(write(tmp_path / "r.jsonl", lines[1:]), dataset)
+    report = score_pairs(write_lines(tmp_path / "r.jsonl", *lines[1:]), dataset)
     assert (report.missing, report.problems) == (2, {"bad_chosen": 1})
     assert report.families[0].accuracy.value == round((len(pairs) // 2 - 1) / len(pairs), 4)
     foreign = [line | {"key": "other"} for line in lines]
     with pytest.raises(PredictionError, match="steps are not among the test pairs"):
-        score_pairs(write(tmp_path / "r.jsonl", foreign), dataset)
+        score_pairs(write_lines(tmp_path / "r.jsonl", *foreign), dataset)
     header = {"pair_scores": 1, "dataset": "00"}
     with pytest.raises(PredictionError, match="another version of"):
-        score_pairs(write(tmp_path / "r.jsonl", [header, *lines]), dataset)
-    assert score_pairs(write(tmp_path / "r.jsonl", [header, *lines]), dataset, allow_other_version=True).unknown == 0
+        score_pairs(write_lines(tmp_path / "r.jsonl", header, *lines), dataset)
+    assert (
+        score_pairs(write_lines(tmp_path / "r.jsonl", header, *lines), dataset, allow_other_version=True).unknown == 0
+    )

@@ -79,12 +79,9 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: CallKind
     rule: str
-    """Name of the rule that decided, e.g. `shell.verify`."""
     effect: Effect
     writes: tuple[str, ...] = ()
-    """Paths that it creates or changes."""
     reads: tuple[str, ...] = ()
-    """Paths that it shows."""
     retry_key: str = ""
     """What the call attempts, e.g. `sql` or the name of a tool: calls with the same key may be retries."""
     payload: str = ""

@@ -15,7 +15,6 @@ from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
 from foretrace.core.trace import ToolCall
 
 _MAX_CHARACTERS = 2000
-"""Most characters of a command that are read for its name."""
 _WITH_VERBS = SUBCOMMANDS.keys() | split_words(
     "git svn pip pip3 uv apt apt-get apt-cache dpkg conda mamba brew gem systemctl kubectl helm terraform"
 )
@@ -43,7 +42,6 @@ def _find_editor_command(call: ToolCall) -> str:
 
 @lru_cache(maxsize=1024)
 def _find_program(line: str) -> str:
-    """The main program of a shell line; empty if it starts none."""
     names: list[str] = []
     for each in split_commands(line):
         if argv := strip_wrappers(each.argv):
@@ -57,9 +55,9 @@ def _find_program(line: str) -> str:
 def find_call_pattern(call: ToolCall) -> dict[str, str]:
     """The pattern of a call: name of an argument -> pattern of its value.
 
-    For a shell, the programs of the line, each with its verb (`git log`), its options without their values, and
-    whether it writes to a file: `{"command": "cd && git diff --stat | head -n"}`. For an editor with several commands,
-    the command; for SQL, its first word. For any other tool nothing: one pattern, `{}`, covers all its calls.
+    For a shell, the programs of the line, each with its verb (`git log`), its options without their values, and whether
+    it writes to a file: `{"command": "cd && git diff --stat | head -n"}`. For an editor with several commands, the
+    command; for SQL, its first word. For any other tool nothing: one pattern, `{}`, covers all its calls.
     """
     group = find_tool_group(call.name)
     if group == "editor":

@@ -33,7 +33,6 @@ from foretrace.actions.tool_tables import PATH_KEYS
 from foretrace.core.trace import ToolCall
 
 MAX_CHARACTERS = 30_000
-"""Most characters of one text that are read."""
 _MAX_REMEMBERED = 8_000
 """Most characters of the arguments of a call that is cached: attempts at one task make many of the same calls."""
 _OLD_KEYS = ("old_str", "old_string", "oldString", "search", "old_text", "old_content", "find", "old", "target")
@@ -56,7 +55,6 @@ class Edit(msgspec.Struct, frozen=True):
 
     path: str
     new: str = ""
-    """The new text, of the file or of a part of it."""
     old: str | None = None
     """The text that the new one replaces; `None` if nothing is replaced or it is not known."""
     creates: bool = False
@@ -76,11 +74,9 @@ class CallReading(msgspec.Struct):
     """Commands that it starts, including those inside other commands and in code."""
     edits: list[Edit] = []
     reads: list[str] = []
-    """Paths that it shows."""
     strings: list[str] = []
     """Strings in the code that it runs: paths may be among them."""
     addresses: list[str] = []
-    """Network addresses that it names."""
 
 
 def read_call(call: ToolCall) -> CallReading:
@@ -136,7 +132,6 @@ def _add_shell(reading: CallReading, text: str) -> None:
 
 
 def _find_code(command: SimpleCommand) -> str | None:
-    """The code of `python -c CODE` or of a heredoc for Python."""
     inline = (word for before, word in itertools.pairwise(command.argv) if re.match(r"-[A-Za-z]*c$", before))
     runs_file = any(not word.startswith("-") for word in command.argv[1:])
     return next(inline, None if runs_file else command.stdin)
@@ -164,7 +159,6 @@ def _add_python(reading: CallReading, code: str) -> None:
 
 
 def _add_tool(reading: CallReading, name: str, arguments: str, values: dict[str, Any]) -> None:
-    """Read a call of an editor, a viewer, a search or an unknown tool."""
     path = get_text(values, PATH_KEYS)
     facts = classify_call(name, arguments)
     if facts.kind is CallKind.WRITE:
@@ -202,12 +196,8 @@ def _find_tool_edits(values: dict[str, Any], path: str, *, creates: bool) -> lis
 
 
 def find_patch_edits(text: str, path: str = "") -> list[Edit]:
-    """Find what a unified diff, or a patch of `apply_patch`, does to each file: old and new lines, context in both.
-
-    Args:
-        text: the patch, with or without other text around it.
-        path: the file it is for, if the patch does not say.
-    """
+    """What a unified diff, or a patch of `apply_patch`, does to each file, with context in the old and the new text.
+    `path` is the file it is for, if the patch does not say."""
     edits: list[Edit] = []
     before, action = "", ""
     old: list[str] = []
@@ -253,7 +243,6 @@ def _find_redirections(command: SimpleCommand) -> list[Edit]:
 
 
 def _find_command_edits(command: SimpleCommand) -> list[Edit]:
-    """Edits by programs that change files: sed, tee, rm, mv, cp, git rm."""
     name, words = command.argv[0], [word for word in command.argv[1:] if not word.startswith("-")]
     if name == "git" and words[:1] in (["mv"], ["rm"]) and "--cached" not in command.argv:
         name, words = words[0], words[1:]

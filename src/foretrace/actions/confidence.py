@@ -25,15 +25,12 @@ AgreementTable = Mapping[str, tuple[int, int]]
 
 
 class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of `TABLE`."""
-
     prior_strength: float
     samples: dict[str, tuple[int, int]]
     sources: dict[str, tuple[int, int]]
 
 
 def add_tables(tables: Iterable[AgreementTable]) -> dict[str, tuple[int, int]]:
-    """Add the counts of several tables."""
     total: dict[str, tuple[int, int]] = {}
     for key, (agreed, seen) in (item for table in tables for item in table.items()):
         before = total.get(key, (0, 0))
@@ -42,7 +39,6 @@ def add_tables(tables: Iterable[AgreementTable]) -> dict[str, tuple[int, int]]:
 
 
 def _find_family(rule: str) -> str:
-    """The family whose counts stand in for a rule with few of its own: `shell` for `shell.read`."""
     return rule.partition(".")[0] if "." in rule else "tool"
 
 

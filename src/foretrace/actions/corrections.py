@@ -34,9 +34,7 @@ NEEDED_COLUMNS = ("key", "id", "message_index", "correct_action")
 FORMATS = (".csv", ".jsonl")
 _ACTIONS = (*map(str, ActionType), NO_STEP)
 _CONTEXT = 400
-"""Most characters shown of a step, and of its observation."""
 _PAGE = 50
-"""Traces held in memory at a time."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _REASONS = {
@@ -59,8 +57,6 @@ class UnsureStep(NamedTuple):
 
 
 class LeastSure:
-    """Keeps the least certain of many labeled steps."""
-
     def __init__(self, count: int) -> None:
         self._count = count
         self._kept: list[UnsureStep] = []
@@ -78,16 +74,11 @@ class LeastSure:
             self._kept = nsmallest(self._count, self._kept)
 
     def take(self) -> list[UnsureStep]:
-        """The kept steps, the least certain first."""
         return self._kept
 
 
 def check_review_file(path: Path) -> None:
-    """Refuse a name that is not one of a sheet.
-
-    Raises:
-        UsageError: it ends in neither .csv nor .jsonl.
-    """
+    """Refuse the name of a sheet that ends in neither .csv nor .jsonl."""
     if path.suffix not in FORMATS:
         raise UsageError(f"{write_place(path)}: name the review .csv or .jsonl")
 
@@ -155,21 +146,16 @@ class CorrectionCounts(msgspec.Struct, frozen=True, kw_only=True):
     applied: int
     """Steps whose action a row sets."""
     left_empty: int
-    """Rows without a correct action."""
     not_applied: dict[str, int]
     """Rows that could not be applied, by reason: `unknown_trace` (no trace has the key), `changed_trace` (its id is
     different now), `no_such_step` (the index is not a message of the agent)."""
     warnings: tuple[str, ...] = ()
-    """One line for each of these reasons."""
 
 
 class Corrections(msgspec.Struct, frozen=True):
-    """A table of corrections."""
-
     steps: dict[tuple[str, int], Correction]
     """Key of the trace and message index -> correction."""
     left_empty: int
-    """Rows without a correct action."""
 
     def compute_digest(self) -> str:
         """A digest of the corrections, independent of the format and order of the table."""
@@ -190,12 +176,7 @@ class Corrections(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(label, **corrected)
 
     def count(self, stores: Iterable[TraceStore], applied: int) -> CorrectionCounts:
-        """Count the rows that were applied, and those that were not.
-
-        Args:
-            stores: The traces that were labeled.
-            applied: Labels that `apply` has corrected.
-        """
+        """Count the rows that were applied to traces of these stores (`applied` labels), and the others."""
         traces: set[tuple[str, str]] = set()
         for store in stores if self.steps else ():
             table = store.read_columns("key", "id")
@@ -223,18 +204,19 @@ class Corrections(msgspec.Struct, frozen=True):
 
 
 def read_corrections(path: Path) -> Corrections:
-    """Read a filled-in sheet, .csv as spreadsheets save it or .jsonl.
-
-    Raises:
-        SourceError: the file cannot be read, lacks a column, or has a row that is not understood; the row is named.
-    """
+    """Read a filled-in sheet, .csv as spreadsheets save it or .jsonl. Any row that is not understood is an error that
+    names it."""
     steps: dict[tuple[str, int], Correction] = {}
     left_empty = 0
     for number, row in _read_rows(path):
-        key, trace_id, index_text, action = (
-            "" if row[name] is None else str(row[name]).strip() for name in NEEDED_COLUMNS
-        )
+        if not any(row.values()):
+            continue
         where = f"{path}: row {number}"
+        if missing := [name for name in NEEDED_COLUMNS if name not in row]:
+            needed = ", ".join(NEEDED_COLUMNS)
+            raise SourceError(f"{where} has no column {missing[0]!r}; corrections have {needed}")
+        texts = ("" if row[name] is None else str(row[name]).strip() for name in NEEDED_COLUMNS)
+        key, trace_id, index, action = texts
         if not action:
             left_empty += 1
             continue
@@ -242,14 +224,14 @@ def read_corrections(path: Path) -> Corrections:
             raise SourceError(f"{where}: {action[:40]!r} is not an action; write one of {', '.join(_ACTIONS)}")
         if not key or not trace_id:
             raise SourceError(f"{where}: has no {'id' if key else 'key'}; keep these columns as they were written")
-        index = re.fullmatch(r"(\d{1,9})(?:\.0*)?", index_text)  # spreadsheets may write 4.0
-        if index is None:
-            raise SourceError(f"{where}: message_index {index_text[:40]!r} is not a whole number")
+        index = index.removesuffix(".0")  # as pandas writes a column with gaps
+        if not index.isdecimal():
+            raise SourceError(f"{where}: message_index {index[:40]!r} is not a whole number")
         correction = Correction(trace_id, None if action == NO_STEP else ActionType(action), number)
-        before = steps.setdefault((key, int(index[1])), correction)
+        before = steps.setdefault((key, int(index)), correction)
         if before is not correction:
             raise SourceError(
-                f"{where}: step {index[1]} of {key} is corrected in row {before.row} too; keep one of the two"
+                f"{where}: step {index} of {key} is corrected in row {before.row} too; keep one of the two"
             )
     return Corrections(steps, left_empty)
 
@@ -263,36 +245,29 @@ def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
         raise SourceError(f"{path}: {reason}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise SourceError(f"{path}: line {line} is not in UTF-8; save it as `CSV UTF-8`") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"{path}: is not in UTF-8; save it as `CSV UTF-8`") from None
+    is_csv = path.suffix == ".csv"
     number = 0
     try:
-        for number, row in enumerate(_read_csv(text) if path.suffix == ".csv" else _read_lines(text), 1):
-            if row and (missing := [name for name in NEEDED_COLUMNS if name not in row]):
-                needed = ", ".join(NEEDED_COLUMNS)
-                raise SourceError(f"{path}: row {number} has no column {missing[0]!r}; corrections have {needed}")
-            if row and not (number == 1 and path.suffix == ".csv"):
-                yield number, row
+        for number, row in enumerate(
+            _read_csv(text) if is_csv else map(_decode, filter(str.strip, text.split("\n"))), 1
+        ):
+            yield number + is_csv, row
     except (csv.Error, msgspec.DecodeError) as error:
-        raise SourceError(f"{path}: row {number + 1} cannot be read: {error}; is the file whole?") from None
-    if not number:
+        raise SourceError(f"{path}: row {number + 1 + is_csv} cannot be read: {error}; is the file whole?") from None
+    if not text.strip():
         raise SourceError(f"{path}: is empty; corrections have the columns {', '.join(NEEDED_COLUMNS)}")
 
 
-def _read_lines(text: str) -> Iterator[dict[str, Any]]:
-    yield from (msgspec.json.decode(line, type=dict[str, Any]) if line.strip() else {} for line in text.split("\n"))
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def _read_csv(text: str) -> Iterator[dict[str, Any]]:
-    """The header and the rows, each by column; an empty row is empty."""
     # Where the decimal separator is a comma, spreadsheets separate columns by semicolons.
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     csv.field_size_limit(1 << 24)
-    names: list[str] = []
-    for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
-        names = names or [name.strip() for name in cells]
-        if any(cell.strip() for cell in cells) and len(cells) != len(names):
-            raise csv.Error(f"it has {len(cells)} cells where the header has {len(names)}")
-        values = (c[1:] if c.startswith("'") and c[1:].startswith(_FORMULA_STARTS) else c for c in cells)
-        yield dict(zip(names, values, strict=True)) if any(cell.strip() for cell in cells) else {}
+    for row in csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
+        if None in row or None in row.values():
+            raise csv.Error("it has more or fewer cells than the header")
+        yield row

@@ -37,7 +37,6 @@ CHEATS = {
 MARKS = {"ending.fabricated": "The source rewrote how the attempt ended."}
 """Rule -> what should be known about a trace, although it does not make a success worthless."""
 MAX_EVIDENCE = 200
-"""Most characters of the evidence of a flag."""
 _NOT_SHOWING = ("touch", "mkdir", "rm", "tee", "echo", "printf", "cp", "mv", "find", "git")
 
 
@@ -58,17 +57,12 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_flag_meaning(rule: str) -> str:
-    """What a flag means; empty for an unknown rule."""
     return CHEATS.get(rule) or MARKS.get(rule, "")
 
 
 def flag_trace(trace: Trace, evidence: Sequence[LabelEvidence] | None = None) -> list[Flag]:
-    """Make the flags of a trace, in the order of its messages, each rule at most once per step.
-
-    Args:
-        trace: the trace.
-        evidence: the result of `collect_evidence` for it, if the caller has it.
-    """
+    """Make the flags of a trace, in the order of its messages, each rule at most once per step. `evidence` is the
+    result of `collect_evidence`, if the caller has it."""
     steps = collect_evidence(trace) if evidence is None else evidence
     flags: list[Flag] = []
     with contain_errors("flags", trace.key):

@@ -48,10 +48,8 @@ _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 
 
 def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
-    """What a message with these calls does in this trace; None if it has none.
-
-    Its effect is the one that `label_trace` gives such a message.
-    """
+    """What a message with these calls does in this trace, with the effect that `label_trace` gives it; None if it has
+    none."""
     # A call whose name could not be read was never executed.
     return merge_facts([classify_lone_call(call, trace.tools) for call in calls if call.name or not call.error])
 
@@ -61,22 +59,18 @@ class LabelEvidence(msgspec.Struct):
 
     label: StepLabel
     facts: CallFacts
-    """What its calls do together."""
     observations: list[int]
-    """Indexes of the messages that answer it."""
 
 
 def label_trace(trace: Trace) -> list[StepLabel]:
     """Make one label for each assistant message of the trace, in order.
 
     Labels depend on structure: the tool, its arguments, what came before and the observations. The words of a message
-    only decide if it makes no call. A message that is not a step gets the action `None` and a rule `nonstep.<why>`.
-    """
+    only decide if it makes no call. A message that is not a step gets the action `None` and a rule `nonstep.<why>`."""
     return [evidence.label for evidence in collect_evidence(trace)]
 
 
 def collect_evidence(trace: Trace) -> list[LabelEvidence]:
-    """Make the labels of a trace as `label_trace` does, each with what it is based on."""
     history = RepairHistory()
     steps: dict[int, LabelEvidence] = {}
     index_of_call: dict[str, int] = {}
@@ -106,7 +100,6 @@ def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> boo
 
 
 def _add_observation(evidence: LabelEvidence, index: int, message: Message, history: RepairHistory) -> None:
-    """Note in the evidence of a step, and in the history, what the message at `index` shows about it."""
     label, facts = evidence.label, evidence.facts
     result = classify_observation(facts.kind, message)
     evidence.observations.append(index)
@@ -117,7 +110,6 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
 
 
 _Decision = tuple[ActionType | None, str, Effect]
-"""The action, rule and effect of a message."""
 
 
 def _make_evidence(index: int, decision: _Decision, state_version: int, facts: CallFacts) -> LabelEvidence:
@@ -156,7 +148,6 @@ def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFa
 
 
 def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:
-    """The label of a message with calls; `facts` is what they do together."""
     if facts.kind is CallKind.SAY:
         return *classify_text(facts.payload), facts.effect
     if rule := history.find_repair(facts):
@@ -168,7 +159,6 @@ def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:
 
 
 def _label_without_call(trace: Trace, index: int) -> _Decision:
-    """The label of a message without a call."""
     reason = find_nonstep_reason(trace.messages, index)
     if reason:
         return None, f"nonstep.{reason}", Effect.UNKNOWN if reason == "lost" else Effect.PURE_READ

@@ -10,22 +10,43 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foretrace.actions.corrections import Corrections
+from foretrace.actions.flags import flag_trace
+from foretrace.actions.label_steps import collect_evidence
 from foretrace.core.errors import UsageError
 from foretrace.core.files import atomic_file, open_compressed
 from foretrace.core.places import write_place
+from foretrace.core.store import TraceStore
+from foretrace.core.trace import Trace
+from foretrace.engines.engine import Engine
 from foretrace.engines.in_order import Job, run_in_order
 from foretrace.engines.processes import THIS_PROCESS
-
-if TYPE_CHECKING:
-    from foretrace.actions.corrections import Corrections
-    from foretrace.core.trace import Trace
-    from foretrace.engines.engine import Engine
 
 Table = Any
 """A `pyarrow.Table`: pyarrow has no type stubs."""
 FORMATS = (".parquet", ".jsonl", ".csv")
+_COLUMNS = {
+    "key id source raw_file": pa.string(),
+    "raw_row": pa.int64(),
+    "message_index raw_index": pa.int32(),
+    "action rule": pa.string(),
+    "confidence": pa.float64(),
+    "corrected": pa.bool_(),
+    "effect": pa.string(),
+    "state_version": pa.int32(),
+    "failed": pa.bool_(),
+    "flags": pa.list_(pa.string()),
+    "tool": pa.string(),
+    "n_calls": pa.int32(),
+    "task group": pa.string(),
+}
+_SCHEMA: Any = pa.schema([(name, kind) for names, kind in _COLUMNS.items() for name in names.split()])
 _TABLE_ROWS = 8192
 _BATCH_TRACES = 64
 
@@ -33,9 +54,6 @@ _BATCH_TRACES = 64
 def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> Iterator[dict[str, Any]]:
     """Make one row for each assistant message of the trace; `action` is `None` if it is not a step, `flags` are rules
     of `flags`."""
-    from foretrace.actions.flags import flag_trace
-    from foretrace.actions.label_steps import collect_evidence
-
     origin = trace.provenance
     evidence = collect_evidence(trace)
     labels = [each.label for each in evidence]
@@ -74,22 +92,11 @@ def make_label_tables(
     engine: Engine = THIS_PROCESS,
     report_traces: Callable[[int], None] = lambda n: None,
 ) -> Iterator[Table]:
-    """Label all traces, in tables of any size.
-
-    Args:
-        folder: the traces folder.
-        corrections: actions that a person gave, which take precedence.
-        engine: where shards are labeled.
-        report_traces: called with the number of traces labeled so far.
-
-    Yields:
-        Tables with the columns of `make_label_rows`; the first has no rows.
-    """
-    from foretrace.core.store import TraceStore
-
+    """Label all traces of a folder, in tables of any size with the columns of `make_label_rows`; the first has no rows.
+    `report_traces` is called with the number of traces labeled so far."""
     store = TraceStore(folder)
     done = 0
-    yield _make_schema().empty_table()
+    yield _SCHEMA.empty_table()
     with engine.open_pool(useful=len(store.shards), reads=[folder / "manifest.json"]) as pool:
         shards = (Job(_label_shard, (folder, shard, corrections), 1) for shard in store.shards)
         batches = _label_batches(store.read(), corrections)
@@ -101,32 +108,18 @@ def make_label_tables(
 
 
 def _label_batches(traces: Iterator[Trace], corrections: Corrections | None) -> Iterator[tuple[Table, int]]:
-    import pyarrow as pa
-
     while batch := list(islice(traces, _BATCH_TRACES)):
         rows = [row for trace in batch for row in make_label_rows(trace, corrections)]
-        yield pa.Table.from_pylist(rows, schema=_make_schema()), len(batch)
+        yield pa.Table.from_pylist(rows, schema=_SCHEMA), len(batch)
 
 
 def _label_shard(folder: Path, shard: int, corrections: Corrections | None) -> tuple[Table, int]:
-    import pyarrow as pa
-
-    from foretrace.core.store import TraceStore
-
     batches = [*_label_batches(TraceStore(folder).read(shard), corrections)]
     return pa.concat_tables([table for table, _ in batches]), sum(count for _, count in batches)
 
 
 def write_labels(tables: Iterable[Table], out: Path) -> None:
-    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all.
-
-    Args:
-        tables: from `make_label_tables`.
-        out: the file; its name says the format.
-
-    Raises:
-        UsageError: the name of the file asks for no known format.
-    """
+    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all."""
     kind = find_label_format(out)
     with atomic_file(out) as file:
         if kind == ".parquet":
@@ -138,11 +131,7 @@ def write_labels(tables: Iterable[Table], out: Path) -> None:
 
 
 def find_label_format(out: Path) -> str:
-    """The format that the name of a file asks for: `.parquet`, `.jsonl` or `.csv`.
-
-    Raises:
-        UsageError: the name has another ending.
-    """
+    """The format that the name of a file asks for, `.parquet`, `.jsonl` or `.csv`; any other name is refused."""
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
     if kind not in FORMATS or (kind == ".parquet" and stem != out.name):
@@ -151,11 +140,8 @@ def find_label_format(out: Path) -> str:
 
 
 def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
-        waiting = _make_schema().empty_table()
+    with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
+        waiting = _SCHEMA.empty_table()
         for table in tables:
             waiting = pa.concat_tables([waiting, table])
             # Row groups have one size, so that the file is the same for any number of workers.
@@ -167,8 +153,6 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
 
 
 def _format_jsonl(table: Table) -> bytes:
-    import msgspec
-
     return b"".join(msgspec.json.encode(row) + b"\n" for row in table.to_pylist())
 
 
@@ -185,25 +169,3 @@ def _format_cell(value: Any) -> Any:
     if isinstance(value, list):
         return " ".join(value)
     return "" if value is None else str(value).lower() if isinstance(value, bool) else value
-
-
-def _make_schema() -> Any:
-    import pyarrow as pa
-
-    text, number, yes_no = pa.string(), pa.int32(), pa.bool_()
-    columns = {
-        "key id source raw_file": text,
-        "raw_row": pa.int64(),
-        "message_index raw_index": number,
-        "action rule": text,
-        "confidence": pa.float64(),
-        "corrected": yes_no,
-        "effect": text,
-        "state_version": number,
-        "failed": yes_no,
-        "flags": pa.list_(text),
-        "tool": text,
-        "n_calls": number,
-        "task group": text,
-    }
-    return pa.schema([(name, kind) for names, kind in columns.items() for name in names.split()])

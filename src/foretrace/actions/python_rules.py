@@ -17,9 +17,7 @@ from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
 from foretrace.core.python_source import try_parse
 
 MAX_CHARACTERS = 30_000
-"""Most characters of code that are read."""
 MAX_NODES = 6000
-"""Most nodes of the syntax tree that are visited."""
 
 _DEFINITION = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.M)
 _MAGIC = re.compile(r"^\s*[!%][^\n]*$", re.M)
@@ -44,23 +42,18 @@ class _CodeFacts(msgspec.Struct):
     """The contents of the syntax tree of a piece of code."""
 
     function_calls: set[str] = set()
-    """Names of functions that it calls (`f(...)`)."""
     method_calls: set[str] = set()
-    """Names of methods that it calls (`x.f(...)`)."""
     attributes: set[str] = set()
     imports: set[str] = set()
     definitions: set[str] = set()
     queries: int = 0
-    """String constants that are SQL queries."""
     changes: int = 0
-    """String constants that are SQL statements that change data."""
     writes: list[str] = []
     """Paths that it opens for writing; empty text where the path is not a literal."""
     paths: dict[str, str] = {}
     """Variable -> the path that it was last set to."""
     reads: int = 0
     saves: int = 0
-    """Calls that save data or a figure."""
     asserts: int = 0
     checks: int = 0
     """Signs of code that checks something: comparisons, exceptions that it raises or catches."""
@@ -69,15 +62,12 @@ class _CodeFacts(msgspec.Struct):
     started: list[list[str]] = []
     """The words of commands that it starts; a single text for a shell."""
     written: list[str] = []
-    """Texts that it writes to files."""
     appends: bool = False
-    """Whether it opens a file to append to it."""
     replaced: list[tuple[str, str]] = []
     """Texts that it replaces, each with the new text."""
     removed: list[tuple[str, str]] = []
     """Paths that it removes or moves, each with the new path, or empty text."""
     imports_project: bool = False
-    """Whether it imports anything outside of the standard library."""
 
 
 @lru_cache(maxsize=256)
@@ -205,7 +195,6 @@ def _get_variable(node: ast.expr) -> str:
 
 
 def _get_path(node: ast.expr) -> str:
-    """`Path("f")` -> f."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")).endswith("Path"):
         return _get_literal(node.args[:1])
     return ""
@@ -237,12 +226,8 @@ def classify_inline_python(code: str) -> CallFacts:
 
 
 def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
-    """Classify an agent's code cell (CodeAct, Jupyter), in which running code is a tool call, not a check.
-
-    Args:
-        code: Python source.
-        find_kind: returns the kind of a tool by its name, or `None`; cells call tools as functions.
-    """
+    """Classify an agent's code cell (CodeAct, Jupyter), in which running code is a tool call, not a check. Cells call
+    tools as functions: `find_kind` returns the kind of a tool by its name, or `None`."""
     common: dict[str, object] = {
         "retry_key": "code",
         "payload": code[:6000],

@@ -20,11 +20,8 @@ MIN_SIMILARITY = 0.4
 
 
 class _Failure(NamedTuple):
-    """A write or call that failed."""
-
     payload: str
     shown_by: int
-    """Index of the message that shows the failure."""
 
 
 class RepairHistory:
@@ -95,7 +92,6 @@ class RepairHistory:
         return "repair.reissued"
 
     def add_step(self, index: int, facts: CallFacts) -> None:
-        """Note what the step at `index` writes and defines."""
         if facts.kind < CallKind.TERMINAL:
             self._rejected_answer = False
         for target in self._find_targets(facts):

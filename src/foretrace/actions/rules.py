@@ -164,24 +164,15 @@ _LISTED_TOOLS = {
 
 
 def make_facts(rule: str, kind: CallKind | None = None, effect: Effect | None = None, /, **facts: object) -> CallFacts:
-    """Make the facts of a call by its rule; `facts` are the other fields.
-
-    Args:
-        rule: A rule of `RULES`, or the `tool.NAME` of a listed tool, with its kind.
-        kind: Its kind, if not the usual one of the rule.
-        effect: Its effect, if not the usual one of the rule, or of the kind.
-    """
+    """Make the facts of a call by its rule: one of `RULES`, or the `tool.NAME` of a listed tool, with its kind. `kind`
+    and `effect` are given where they are not the rule's usual ones; `facts` are the other fields."""
     if kind is None:
         kind, effect = RULES[rule].kind, effect or RULES[rule].effect
     return CallFacts(kind=kind, rule=rule, effect=effect or DEFAULT_EFFECTS[kind], **facts)  # type: ignore[arg-type]
 
 
 def find_rule_meaning(rule: str) -> str:
-    """What a rule means, in one sentence.
-
-    Raises:
-        KeyError: no such rule.
-    """
+    """What a rule means, in one sentence; a KeyError if there is no such rule."""
     from foretrace.actions.tool_tables import TOOL_KINDS
 
     if rule in RULES:

@@ -74,7 +74,6 @@ def _dump(value: Any) -> str:
 
 @lru_cache(maxsize=512)
 def _normalize_arguments(tool: str, arguments_json: str) -> str:
-    """Write arguments as JSON in one way for all that do the same."""
     try:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
         if not isinstance(value, dict):
@@ -108,7 +107,6 @@ def _parse_untyped(text: str) -> Any:
 
 
 def _normalize_numbers(value: Any) -> Any:
-    """Write whole numbers as integers, also inside of lists and mappings."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
@@ -130,9 +128,8 @@ def _normalize_path(path: str, folder: str = "") -> str:
 def _normalize_command(command: str) -> str:
     """Write a shell command in one way for all that do the same; for comparison only.
 
-    Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is joined to the operands
-    when all of them are plainly paths; otherwise the directory stays part of the command, because `cd a && make`
-    and `cd b && make` are not the same. Reads by different tools (`cat f`, a viewer) stay different actions.
+    Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is joined to the operands when all
+    of them are plainly paths; otherwise it stays, because `cd a && make` and `cd b && make` are not the same.
     """
     tokens = tokenize(command)
     if tokens is None:

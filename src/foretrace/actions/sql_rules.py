@@ -87,7 +87,6 @@ def is_read_only_sql(text: str) -> bool | None:
 
 
 def may_call_more(text: str) -> bool:
-    """Whether a query calls a function that is not known to be read-only."""
     if len(text) > _MAX_LOOKED_AT:
         return True
     statements = [each for reading in _list_readings(text) for each in reading.split(";")]
@@ -115,11 +114,6 @@ def is_sql_query(text: str) -> bool:
 
 
 def _calls_unknown_function(code: str) -> bool:
-    """Whether a query calls a function that is not known to be read-only.
-
-    Args:
-        code: The query without comments, and with `''` for texts and quoted names.
-    """
     named = {match[1].lower() for match in _NAMED.finditer(code)}
     return any(
         not match[1] and match[2].lower().rpartition(".")[2] not in named | _WORDS | _FUNCTIONS

@@ -141,19 +141,16 @@ def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
 
 
 def _is_answered_by_person(messages: tuple[Message, ...], index: int) -> bool:
-    """Whether a person speaks before the agent does again, perhaps after notices of the program."""
     others = itertools.takewhile(lambda message: message.role != "assistant", messages[index + 1 :])
     return any(message.role == "user" and message.author == "user" for message in others)
 
 
 def strip_code_and_thinking(content: str) -> str:
-    """Remove thinking, fenced code and outer spaces from a message."""
     text = _THINK.sub("", content, count=1) if "think" in content[:20] or "</think" in content else content
     return _FENCE.sub(" ", text).strip() if "```" in text else text.strip()
 
 
 def classify_text(content: str) -> _Decision:
-    """Find the action of a message that makes no call, and the rule that decided."""
     text = strip_code_and_thinking(content).replace("’", "'")
     if _DO_NOT_KNOW.match(text[:40]):
         return _BLOCKED

@@ -23,8 +23,6 @@ from foretrace.actions.tool_tables import (
     COMPUTE_VERBS,
     DATA_NOUNS,
     ELSEWHERE_KEYS,
-    ELSEWHERE_NOUNS,
-    FILE_KEYS,
     OWN_STATE_READERS,
     OWN_STATE_TOOLS,
     PATH_KEYS,
@@ -79,12 +77,8 @@ _FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown 
 
 
 def classify_call(name: str, arguments: str) -> CallFacts:
-    """Classify one tool call.
-
-    Args:
-        name: the tool's name; prefixes such as `functions.` and `mcp__server__` are ignored.
-        arguments: its arguments as JSON text; text that is not a JSON object counts as one positional argument.
-    """
+    """Classify one tool call by its name, without prefixes such as `functions.` and `mcp__server__`, and its arguments:
+    text that is not a JSON object counts as one positional argument."""
     # Long arguments would only fill the cache: they rarely repeat.
     return (_classify_call if len(arguments) < 2000 else _classify_call.__wrapped__)(name, arguments)
 
@@ -101,7 +95,6 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
 
 
 def _names_change(name: str) -> bool:
-    """Whether the name of a tool, or its prefix, has a verb that certainly changes something."""
     snake = _to_snake_case(name)
     return snake not in TOOL_KINDS and snake not in TOOL_GROUPS and bool(SURE_CHANGES & set(snake.split("_")))
 
@@ -165,7 +158,6 @@ def _to_snake_case(name: str) -> str:
 
 
 def decode_arguments(arguments: str) -> Arguments:
-    """Decode arguments to a mapping; anything other than a JSON object becomes `{"input": value}`."""
     try:
         value = _decode(arguments) if arguments else {}
     except (ValueError, RecursionError):
@@ -201,11 +193,9 @@ def find_query(values: Arguments) -> tuple[str, str]:
 
 
 def find_command(values: Arguments) -> tuple[str, str]:
-    """The name of the argument that holds a shell command, and the command as a line; empty if there is none.
-
-    A list holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read
-    as `make`.
-    """
+    """The name of the argument that holds a shell command, and the command as a line; empty if there is none. A list
+    holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read as
+    `make`."""
     name = _find_key(values, _SHELL_KEYS)
     value = values.get(name)
     if not isinstance(value, list):
@@ -393,23 +383,20 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     if _HANDOVER & set(words) and (to_anybody or _HANDOVER_TO & set(words)) and first not in READ_VERBS:
         return make_facts("hand_over")
     retry = _make_retry(name, values)
-    verb, second = first, _find_second_verb(words)  # find_and_replace, get_or_create_customer
+    verb = first
     goes_through = words[1:2] in (["in"], ["out"])  # check_in
     if first in READ_VERBS and not goes_through:
-        if not second:
-            return _classify_reader(words, values)
-        verb = second
-    elif first not in CHANGE_VERBS | COMPUTE_VERBS and not is_api:  # crm_search_customers
-        verb = next((w for w in words[1:] if w in READ_VERBS | CHANGE_VERBS | COMPUTE_VERBS), "")
-        verb = verb if verb in COMPUTE_VERBS | _WRITE_VERBS else second or verb
-    if verb in _WRITE_VERBS and _writes_text(words, values):
+        return _classify_reader(words, values)
+    if first not in CHANGE_VERBS | COMPUTE_VERBS and not is_api:  # crm_search_customers
+        known = (word for word in words[1:] if word in READ_VERBS | CHANGE_VERBS | COMPUTE_VERBS)
+        verb = next((word for word in words[1:] if word in SURE_CHANGES), next(known, ""))
+    if verb in _WRITE_VERBS and _get_path(values) and get_text(values, NEW_KEYS) and not ELSEWHERE_KEYS & values.keys():
         return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
     is_sum = verb == "add" and bool(values) and all(len(key) == 1 for key in values)  # add(a, b)
     if verb in COMPUTE_VERBS or is_sum:
         return make_facts("tool.compute_verb")
-    names_data = last in DATA_NOUNS and verb != second and (is_api or verb != first)  # user_update_info
-    changes = verb in CHANGE_VERBS | SURE_CHANGES and not names_data
-    if changes or words[:2] in (["check", "in"], ["check", "out"]):
+    names_data = last in DATA_NOUNS and (is_api or verb != first)  # user_update_info
+    if (verb in CHANGE_VERBS | SURE_CHANGES and not names_data) or goes_through:
         return make_facts("tool.change_verb", **retry)
     if set(words) & READ_VERBS or last in DATA_NOUNS or "by" in words[1:-1]:
         return make_facts("tool.read_word")
@@ -422,39 +409,13 @@ def _classify_reader(words: list[str], values: Arguments) -> CallFacts:
     of_file = words[0] in ("read", "view", "show") and (_FILE_WORDS & set(words) or (words[1:] and path))
     if of_file or words[1:] == ["directory"]:
         return make_facts("tool.read_words", reads=(path,) if path else ())
-    is_doubtful = words[0] in READS_WITH_DOUBT or _has_unknown_verb(words)
+    after = (word for before, word in itertools.pairwise(words) if before in ("and", "or", "then"))
+    is_doubtful = words[0] in READS_WITH_DOUBT or any(word not in READ_VERBS | DATA_NOUNS for word in after)
     return make_facts("tool.read_verb", None, Effect.UNKNOWN if is_doubtful else None)
 
 
 def _make_retry(name: str, values: Arguments) -> dict[str, str]:
     return {"retry_key": name, "payload": msgspec.json.encode(values).decode()[:4000]}
-
-
-def _find_second_verb(words: list[str]) -> str:
-    """The verb of change after an `and`, `or` or `then`; empty if there is none. Opening only shows something."""
-    pairs = itertools.pairwise(words[1:])
-    changes = (CHANGE_VERBS | SURE_CHANGES) - {"open"}
-    return next((after for word, after in pairs if word in ("and", "or", "then") and after in changes), "")
-
-
-def _has_unknown_verb(words: list[str]) -> bool:
-    """Whether the word after an `and` or `then` may be an unknown verb: `get_and_increment`."""
-    known = READ_VERBS | DATA_NOUNS
-    return any(word in ("and", "then") and after not in known for word, after in itertools.pairwise(words[1:]))
-
-
-def _writes_text(words: list[str], values: Arguments) -> bool:
-    """Whether a call writes a local file: it names one, and has a text or says that it is a file. Pages and comments
-    on a server may have a path too."""
-    path = _get_path(values)
-    if not path or ELSEWHERE_KEYS & values.keys():
-        return False
-    if _FILE_WORDS & set(words):
-        return True
-    if ELSEWHERE_NOUNS & set(words):
-        return False
-    names_file = bool(FILE_KEYS & values.keys()) or re.search(r"\.\w{1,8}$", path) is not None
-    return names_file and any(isinstance(values.get(key), str) for key in NEW_KEYS)
 
 
 @lru_cache(maxsize=512)

@@ -51,7 +51,7 @@ search: browser_take_screenshot browser_console_messages browser_network_request
 write: create edit write write_file str_replace insert multi_edit edit_file replace create_file search_replace
 write: write_to_file replace_in_file insert_content notebook_edit append_file edit_file_by_replace
 write: insert_content_at_line append_to_file write_docx edit_notebook edit_block file_write file_edit overwrite
-write: save_file find_and_replace_code insert_line multiedit reapply
+write: save_file find_and_replace find_and_replace_code insert_line multiedit reapply
 undo: undo_edit undo revert_file restore_file
 verify: run_tests run_test test execute_tests lint run_linter get_diagnostics type_check read_lints lsp_diagnostics
 verify: get_errors
@@ -137,18 +137,11 @@ owner repo repository repo_name pull_number pullNumber issue_number branch proje
 space_id site_id page_id pageId doc_id document_id folder_id drive_id channel channel_id
 """)
 """Arguments of tools that change something on a server, although they may name a path there."""
-ELSEWHERE_NOUNS = split_words("""
-comment comments review issue request pull page secret message email mail ticket wiki gist repo repository commit branch
-release record bucket blob object channel site item
-""")
-"""Words in the names of such tools."""
 PATH_KEYS = (
     "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file", "notebook_path",
     "absolute_path", "relative_path", "relative_workspace_path", "AbsolutePath", "TargetFile",
 )  # fmt: skip
 """Names of arguments that hold a path."""
-FILE_KEYS = frozenset(PATH_KEYS) - {"path"}
-"""Those that name a file, while a `path` may be part of a URL."""
 
 
 def split_words_of_name(name: str) -> list[str]:

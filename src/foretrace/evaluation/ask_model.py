@@ -49,15 +49,11 @@ class Question(NamedTuple):
 
 
 class AnswerJournal:
-    """The answers so far, in a file `OUT.journal` locked by this process. The first line says what is asked; each other
-    line is one answer. If a crash cut off the last line, its question is asked again.
+    """The answers so far, in a file `OUT.journal` locked by this process: a line that says what is asked, then one for
+    each answer. If a crash cut off the last line, its question is asked again.
 
     Used in a `with` block. On success the file is renamed to `OUT.answers`, from which a later run that asks the same
-    continues; after an error it stays as it is.
-
-    Args:
-        out: The output file.
-        asked: Everything the answers depend on, as plain values.
+    (`asked`: all that answers depend on) continues; after an error it stays as it is.
 
     Raises:
         PredictionError: the file holds answers to something else, or is not a journal.
@@ -110,11 +106,7 @@ class AnswerJournal:
             self.answers[answer.id] = answer
 
     def add(self, answer: Answer) -> None:
-        """Record an answer.
-
-        Raises:
-            PredictionError: it cannot be written.
-        """
+        """Record an answer; raises a PredictionError if it cannot be written."""
         self.answers[answer.id] = answer
         try:
             self._write(msgspec.json.encode(answer) + b"\n")
@@ -127,7 +119,6 @@ class AnswerJournal:
 
 
 def make_answer(question: QuestionId, completion: Completion) -> Answer:
-    """Turn a completion into an answer."""
     return Answer(
         id=question,
         text=completion.text,
@@ -149,17 +140,12 @@ async def ask_all(
     needs_logprobs: bool = False,
     read: Callable[[QuestionId, Completion], Answer] = make_answer,
 ) -> TokenMeter:
-    """Ask all questions that have no answer yet.
+    """Ask all `total` questions that have no answer yet, and return the number of requests and tokens of this run.
 
     Args:
-        total: Number of questions.
         concurrency: Requests at a time; None finds out how many the server can take.
         doing: What is going on, for `progress`, which is called with the number of answers so far.
-        needs_logprobs: Refuse a server that gives no logprobs.
         read: Turns a completion into an answer.
-
-    Returns:
-        The number of requests and tokens of this run.
 
     Raises:
         UsageError: the server gives no logprobs, and they are needed.

@@ -20,11 +20,7 @@ class Resamples:
     """
 
     def __init__(self, units: Sequence[str], seed: int) -> None:
-        """
-        Args:
-            units: Name of the unit of each row.
-            seed: Seed of the draws, which do not depend on the order of the rows.
-        """
+        """`units`: name of the unit of each row. The draws do not depend on the order of the rows."""
         numbers = {name: number for number, name in enumerate(sorted({*units}))}
         self._unit = np.array([numbers[name] for name in units], np.int64)
         self._units = len(numbers)

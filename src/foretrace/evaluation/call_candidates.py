@@ -46,7 +46,6 @@ class CallTemplate(NamedTuple):
     action: str
     tool: str
     arguments: str
-    """JSON text with slots."""
 
 
 @lru_cache(maxsize=16_384)
@@ -57,7 +56,6 @@ def count_files(arguments: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def _find_names(arguments: str) -> frozenset[str]:
-    """Names, without folders, of the files that a template contains literally."""
     return frozenset(map(posixpath.basename, FILE.findall(arguments.replace("<root>", ""))))
 
 
@@ -70,7 +68,6 @@ def make_templates(action: str, tool: str, arguments: str, root: str) -> tuple[C
 
 
 def _take_out_files(text: str) -> str:
-    """The arguments with slots in place of files."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -97,12 +94,8 @@ _ENTER_ROOT = "cd <root> && "
 
 
 def fill_template(template: CallTemplate, paths: Sequence[str], root: str) -> str:
-    """The arguments of a call as JSON text.
-
-    Args:
-        paths: Files for the slots, in order, relative to the working directory if they are in it. The last one fills
-            all remaining slots; a slot for several files takes all of them.
-    """
+    """The arguments of a call as JSON text: `paths` fill the slots in order, the last one all that remain; a slot for
+    several files takes all of them."""
     left = [*paths]
 
     def fill(match: re.Match[str]) -> str:
@@ -126,17 +119,11 @@ class TemplateContext(NamedTuple):
     """What the next call is likely to depend on."""
 
     turns: tuple[ActionAndTool, ...]
-    """The last two turns."""
     agent: str
     """Identifies the agent: the tools that the system text names, or else a digest of that text."""
 
 
 def find_context(view: PromptView, tools: tuple[str, ...]) -> TemplateContext:
-    """The context of the next call.
-
-    Args:
-        tools: Names of all known tools.
-    """
     names = [_START, _START, *map(name_turn, view.turns)]
     return TemplateContext((names[-2], names[-1]), _name_agent(view.system, tools))
 
@@ -147,11 +134,7 @@ def _name_agent(system: str, tools: tuple[str, ...]) -> str:
 
 
 class TemplateBook:
-    """How often each template followed each context.
-
-    Args:
-        counted: (group, context, templates of the call).
-    """
+    """How often each template followed each context; `counted` has (group, context, templates of the call)."""
 
     def __init__(self, counted: Iterable[tuple[str, TemplateContext, Sequence[CallTemplate]]]) -> None:
         self._counts: dict[tuple[object, ...], Counter[CallTemplate]] = {(): Counter()}
@@ -207,7 +190,6 @@ class TemplateBook:
         return found
 
     def _rank(self, within: tuple[object, ...]) -> Sequence[CallTemplate]:
-        """The most frequent templates of a context."""
         found = self._ranked.get(within)
         if found is None:
             counts = self._counts.get(within, Counter[CallTemplate]())
@@ -228,7 +210,6 @@ def _names_file(arguments: str) -> bool:
 
 
 def _list_contexts(turns: tuple[ActionAndTool, ...], agent: str | None = None) -> Sequence[tuple[object, ...]]:
-    """Contexts, the most general first."""
     within = [turns[len(turns) - length :] for length in range(len(turns) + 1)]
     return within if agent is None else [(agent, *each) for each in within]
 
@@ -239,11 +220,9 @@ class PastCall(NamedTuple):
     action: str
     tool: str
     arguments: str
-    """Canonical JSON text."""
     turns_ago: int
     times: int
     failed: bool
-    """Whether it failed the last time."""
     writes_since: int
     """Number of turns since then that wrote something."""
 
@@ -255,9 +234,7 @@ class Usage(NamedTuple):
     shares: tuple[float, float] = (0.0, 0.0)
     """Probability of the template: for all agents, and for this agent."""
     groups: int = 0
-    """Number of groups it was seen in."""
     fills: int = 1
-    """Number of ways in which it was filled."""
     strange: bool = False
     """Whether it names a file that is not in the prompt."""
     own: PastCall | None = None
@@ -280,7 +257,6 @@ class Candidate(NamedTuple):
     usage: Usage
     filling: Filling = NOTHING
     place: int = 0
-    """Rank of this way to fill the template."""
     past: PastCall | None = None
     """The same call, if it was made before."""
 
@@ -290,7 +266,6 @@ Candidates = dict[tuple[str, str], Candidate]
 
 
 def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBook) -> Candidates:
-    """The calls that may come next."""
     past_calls = list_past_calls(view, _MAX_PAST)
     root, names = find_root(view), list_names(view)
     files, created = list_files(view, root, _MAX_FILES), tuple(list_created(view, root)[-_MAX_CREATED:])
@@ -329,7 +304,6 @@ def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBo
 
 
 def _list_fillings(slots: int, files: Sequence[NamedFile], created: tuple[str, ...]) -> Sequence[Filling]:
-    """The ways to fill a template with this many slots, the most likely first."""
     if not slots:
         return [NOTHING]
     if slots == 1:
@@ -356,5 +330,4 @@ def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
 
 
 def is_write(turn: PastTurn) -> bool:
-    """Whether a turn wrote something."""
     return turn.label.effect in ("local_write", "external_write")

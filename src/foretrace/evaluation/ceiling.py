@@ -76,7 +76,6 @@ class LongCall(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tool_s: float
     key: str
-    """Key of the trace."""
     step: int
     """Index of the agent's message in the trace."""
 
@@ -88,10 +87,8 @@ class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
     steps: float
     """A step that calls several tools is divided between them by their time."""
     coverage: float
-    """Share of steps with known times."""
     verdict: Verdict
     wall_s: float
-    """Model and tool time together, without waiting for a person."""
     model_s: float
     tool_s: float
     stamped_s: float
@@ -151,11 +148,7 @@ _SAVED = (*(f"ahead {depth}" for depth in DEPTHS), "pure saved", "forkable saved
 
 
 class Ceiling:
-    """Takes traces one by one, or what others took of other traces (`merge`), and makes the report.
-
-    Raises:
-        UsageError: a setting is invalid.
-    """
+    """Takes traces one by one, or what others took of other traces (`merge`), and makes the report."""
 
     def __init__(
         self,
@@ -184,7 +177,6 @@ class Ceiling:
                 self.add(trace)
 
     def merge(self, other: Ceiling) -> None:
-        """Add what another one with the same settings has counted."""
         for row, tasks in other._sums.items():
             for task, sums in tasks.items():
                 self._get_sums(row, task).update(sums)
@@ -198,7 +190,6 @@ class Ceiling:
         self._add_longest(other._longest)
 
     def add(self, trace: Trace) -> None:
-        """Add a trace."""
         steps, labels, assumed = time_steps(trace), dict[int, StepLabel](), 0
         if self._assumed is not None or any(step.unknown is None for step in steps):
             labels = {label.index: label for label in label_trace(trace)}
@@ -226,7 +217,6 @@ class Ceiling:
                 )
 
     def _add_figures(self, rows: Mapping[_Row, float], task: str, figures: Mapping[str, float]) -> None:
-        """Add to the figures of the rows that a step counts in, with its weight in each."""
         for row, weight in rows.items():
             sums = self._get_sums(row, task)
             for figure, value in figures.items():
@@ -254,7 +244,6 @@ class Ceiling:
         return saved
 
     def _measure_step(self, step: StepTimes, effect: Effect | None) -> dict[str, float]:
-        """The figures of a step with known times, except those of its run."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
         stamped = math.fsum(call.tool_s or 0.0 for call in step.calls if call.stamped)
         measured = math.fsum(call.tool_s or 0.0 for call in step.calls)
@@ -279,7 +268,6 @@ class Ceiling:
         )
 
     def make_report(self) -> CeilingReport:
-        """The report on all traces so far."""
         counts, resamples = self._counts, Resamples(sorted(self._tasks), self._seed)
         total, savings = self._make_row(_TOTAL, resamples)
         rows: dict[str, list[CeilingRow]] = {"source": [], "agent": [], "tool": []}
@@ -328,7 +316,6 @@ class Ceiling:
         return sum(sums[figure] for sums in self._sums.get(row, {}).values()) / _UNIT
 
     def _make_row(self, row: _Row, resamples: Resamples) -> tuple[CeilingRow, dict[str, Saving]]:
-        """A row, and how much each way saves of its time."""
         sums = {name: self._sum(row, name) for name in _SUMMED}
         steps = sums.pop("steps")
         coverage = min(1.0, self._sum(row, "known") / steps) if steps else 0.0

@@ -35,13 +35,7 @@ _DIGITS = 4
 
 
 def measure_calibration(confidence: Any, right: Any, of: Literal["type", "guess"]) -> Calibration | None:
-    """The calibration of guesses; None if none of them has a confidence.
-
-    Args:
-        confidence: In [0, 1], (guesses,); NaN if there is none.
-        right: Whether the guess is right, (guesses,).
-        of: What `right` refers to.
-    """
+    """The calibration of guesses with a confidence in [0, 1] (guesses,); None if all are NaN, which is none."""
     known = ~np.isnan(confidence)
     confidence, hits = confidence[known], right[known].astype(float)
     if not len(confidence):
@@ -61,7 +55,6 @@ def measure_calibration(confidence: Any, right: Any, of: Literal["type", "guess"
 
 
 def _fill_bins(confidence: Any, hits: Any) -> dict[str, Any]:
-    """The bins, and the expected calibration error."""
     number = np.minimum((confidence * BINS).astype(int), BINS - 1)
     sums = [np.bincount(number, values, BINS) for values in (confidence, hits)]
     bins: list[ReliabilityBin] = []
@@ -79,13 +72,8 @@ def _sort_by_value(values: Any, hits: Any) -> tuple[Any, Any, Any]:
 
 
 def find_threshold(values: Any, right: Any, risk: float) -> float | None:
-    """The lowest threshold at which at most a share `risk` of the accepted guesses is wrong; None if there is none.
-
-    Args:
-        values: Higher is better, (guesses,); -inf is never accepted.
-        right: Whether the guess is right, (guesses,).
-        risk: In [0, 1].
-    """
+    """The lowest of the values (guesses,) from which on at most a share `risk` is wrong; None if there is none. A value
+    of -inf is never accepted."""
     known = ~np.isinf(values)
     errors, counts, thresholds = _sort_by_value(values[known], right[known].astype(float))
     good = np.flatnonzero(np.cumsum(errors) <= risk * np.cumsum(counts) + 1e-9)
@@ -114,17 +102,8 @@ def measure_verifier(
     validation: JudgedSteps | None,
     seed: int,
 ) -> VerifierScore | None:
-    """How good the scores are; None if no guess has one.
-
-    Args:
-        natural: Test steps in their natural distribution.
-        guesses: All guesses at these steps.
-        target: `type` or `call`.
-        verifier: Name of the verifier that gave the scores.
-        validation: Steps of the validation split, on which thresholds are chosen. Without them, thresholds are chosen
-            on half of the test groups, and acceptance is measured on the other half.
-        seed: Seed of the intervals.
-    """
+    """How good the scores of the guesses at test steps are; None if no guess has one. Thresholds are chosen on the
+    steps of `validation`, or on half of the test groups, and acceptance is measured on the other half."""
     listed = [(step, guess) for step in natural.steps for guess in guesses.get((step.key, step.step), ())]
     if all(guess.score is None for _, guess in listed):
         return None
@@ -154,13 +133,7 @@ def measure_verifier(
 
 def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
     """Probability that a right guess has a higher score than a wrong one (a tie counts one half), with its interval; no
-    value if all are right or all are wrong.
-
-    Args:
-        scores: (guesses,).
-        right: Whether the guess is right, (guesses,).
-        resamples: Draws of these guesses.
-    """
+    value if all are right or all are wrong. `scores` and `right` are (guesses,)."""
     if not len(scores):
         return Share(value=None, low=None, high=None, n=0)
     order = np.argsort(scores, kind="stable")
@@ -183,7 +156,6 @@ def choose_half(steps: Sequence[GoldStep]) -> Any:
 
 
 def _list_policies(chosen_on: JudgedSteps, test: JudgedSteps) -> list[AcceptRow]:
-    """What each policy accepts of the test guesses, with thresholds chosen only on `chosen_on`."""
     right = test.is_right()
 
     def measure(policy: str, taken: Any, wanted: float | None = None, threshold: float | None = None) -> AcceptRow:
@@ -208,18 +180,8 @@ def _list_policies(chosen_on: JudgedSteps, test: JudgedSteps) -> list[AcceptRow]
 
 
 def measure_cascade(judged: JudgedSteps, resamples: Resamples, *, name: str, cost: float) -> Iterator[CascadeRow]:
-    """A cascade: confident guesses of a predictor are accepted, and the large model is asked for the rest. That is the
-    agent that took these steps, so it is right by definition.
-
-    Args:
-        judged: Steps in their natural distribution.
-        resamples: Draws of these steps.
-        name: Name of the predictor.
-        cost: Cost of a guess and its verification, relative to asking the large model.
-
-    Yields:
-        The rows by the verifier's scores, by the predictor's confidences, and one that takes every guess.
-    """
+    """A cascade: confident guesses of a predictor, each at a `cost` relative to the large model's, are accepted, and
+    the large model is asked for the rest. That is the agent that took these steps, so it is right by definition."""
     guessed, right, every = judged.action >= 0, judged.is_right(), np.ones(len(judged.steps), bool)
 
     def measure(taken: Any, by: str, threshold: float | None = None) -> CascadeRow:

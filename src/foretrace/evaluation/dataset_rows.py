@@ -97,19 +97,14 @@ def check_fit(
     allow_partial: bool | None = None,
     allow_other_version: bool = False,
 ) -> int:
-    """Refuse a file that was made for another version of a dataset, or of which most is for rows that it does not have.
+    """Refuse a file that was made for another version of a dataset (`made_for`: the digest in its header), or of which
+    most is for rows that it does not have. Returns the number of `given` rows (key and step first) that are not
+    `known`.
 
     Args:
-        path: The file.
-        made_for: The digest in its header; empty if it has none.
-        given: What its lines are for: key and step first.
-        known: What the dataset has.
         rows: The kind of these rows: `eval rows`.
         allow_partial: Accept it even if most is for other rows; None where no setting allows that.
         allow_other_version: Accept it whatever it was made for.
-
-    Returns:
-        The number of those given that are not known.
 
     Raises:
         PredictionError: the file is refused.
@@ -133,11 +128,7 @@ def check_fit(
 
 
 def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
-    """Rows of one config and split, in file order; rows share equal messages as one object.
-
-    Raises:
-        PredictionError: a file cannot be read.
-    """
+    """Rows of one config and split, in file order; rows share equal messages as one object."""
     rows: list[DatasetRow] = []
     for path in _list_files(dataset, config, split):
         with _open(path, _LEARNED_COLUMNS, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
@@ -147,11 +138,7 @@ def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
 
 
 def read_rows_of_kind(dataset: Path, kind: RowKind) -> list[DatasetRow]:
-    """All rows of a kind, in file order.
-
-    Raises:
-        PredictionError: there are none, or a file cannot be read.
-    """
+    """All rows of a kind, in file order; raises a PredictionError if there are none."""
     rows = read_rows(dataset, *PLACES[kind])
     if not rows:
         raise PredictionError(f"{dataset}: has no {NO_ROWS[kind]}")
@@ -167,11 +154,8 @@ def _make_rows(table: Any) -> Iterator[DatasetRow]:
 
 
 def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validation"]) -> list[GoldStep]:
-    """What the agents did at the eval rows, or at the `proposer` rows of the split `validation`, by key and step.
-
-    Raises:
-        PredictionError: there are none, or they cannot be read.
-    """
+    """What the agents did at the eval rows, or at the `proposer` rows of the split `validation`, by key and step;
+    raises a PredictionError if there are none."""
     more = ("next_actions", "natural", "balanced") if kind == "eval" else ()
     config, split = PLACES[kind]
     steps: list[GoldStep] = []
@@ -191,17 +175,12 @@ def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validatio
 
 
 def read_target_calls(text: str) -> tuple[PredictedCall, ...]:
-    """All calls of a step, from its completion."""
     target = find_first_object(text)
     return read_predicted_calls(target) if isinstance(target, dict) else ()
 
 
 def read_columns(dataset: Path, config: str, split: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Rows of a config and split (`*` for all) with these columns; actions are indexes into `ACTIONS`.
-
-    Raises:
-        PredictionError: a file cannot be read or lacks a column.
-    """
+    """Rows of a config and split (`*` for all) with these columns; actions are indexes into `ACTIONS`."""
     for path in _list_files(dataset, config, split):
         with _open(path, columns) as file:
             for batch in file.iter_batches(_BATCH, columns=[*columns], use_threads=False):

@@ -22,7 +22,6 @@ from foretrace.core.report import Report
 from foretrace.core.trace import ToolCall, Trace
 
 FORMAT = 1
-"""Version of the manifest's format."""
 
 EffectClass = Literal["read_only", "idempotent", "unsafe", "unknown"]
 
@@ -31,7 +30,6 @@ class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """MCP's hints about a tool."""
 
     read_only_hint: bool
-    """Whether it changes nothing."""
     idempotent_hint: bool
     """Whether repeating the same call changes nothing more."""
     destructive_hint: bool
@@ -45,9 +43,7 @@ class EffectEvidence(msgspec.Struct, frozen=True, kw_only=True):
     annotations: ToolAnnotations
     calls: int
     traces: int
-    """Number of traces with such a call."""
     effects: dict[str, int]
-    """Calls by effect."""
     whole_file_writes: int
     """Number of calls with the effect `local_write` that give the whole content of a file."""
 
@@ -97,8 +93,6 @@ class CheckedCall(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Seen:
-    """Counts of one tool or pattern."""
-
     def __init__(self) -> None:
         self.effects: Counter[Effect] = Counter()
         self.whole_file_writes = 0
@@ -140,13 +134,7 @@ def _writes_whole_file(facts: CallFacts) -> bool:
 
 
 def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> EffectClass:
-    """The class of calls with these effects; the worst effect decides.
-
-    Args:
-        effects: Calls by effect.
-        whole_file_writes: Number of calls with `local_write` that give the whole content of a file: repeating one
-            changes nothing more.
-    """
+    """The class of calls with these effects; the worst decides. To write a whole file again changes nothing more."""
     found = {effect for effect, count in effects.items() if count}
     if found - {Effect.PURE_READ, Effect.UNKNOWN, Effect.LOCAL_WRITE}:
         return "unsafe"
@@ -185,11 +173,7 @@ def collect_effects(traces: Iterable[Trace]) -> EffectsManifest:
 
 
 def read_manifest(path: Path) -> EffectsManifest:
-    """Read a manifest from a file.
-
-    Raises:
-        PredictionError: it cannot be read, or is not one.
-    """
+    """Read a manifest from a file; raises a PredictionError if it is not one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=EffectsManifest)
     except (OSError, msgspec.MsgspecError, UnicodeError) as error:
@@ -198,12 +182,8 @@ def read_manifest(path: Path) -> EffectsManifest:
 
 
 def check_call(call: ToolCall, safe: Set[Effect], manifest: EffectsManifest | None = None) -> CheckedCall:
-    """Check whether a call may run ahead: only if all known effects of it and of calls like it are safe.
-
-    Args:
-        safe: Effects whose calls may run ahead.
-        manifest: Manifest of the agent's own traces.
-    """
+    """Check whether a call may run ahead: only if all effects of it, and of calls like it in the manifest of the
+    agent's own traces, are safe."""
     facts, pattern = classify_lone_call(call), find_call_pattern(call)
     tools = [] if manifest is None else manifest.tools
     alike = (each for tool in tools if tool.tool == call.name for each in tool.patterns if each.pattern == pattern)

@@ -54,13 +54,8 @@ class JudgedSteps(NamedTuple):
 
 
 def judge_guesses(steps: Sequence[GoldStep], guesses: Guesses, target: str) -> JudgedSteps:
-    """Compare each step with the guesses at it. A step is wrong if no guess names an action.
-
-    Args:
-        steps: What the agent did.
-        guesses: Guesses at these steps; those at other steps are ignored.
-        target: `type`, or `call` if calls are predicted too.
-    """
+    """Compare each step with the guesses at it; a step is wrong if no guess names an action. `target` is `type`, or
+    `call` if calls are predicted too."""
     first = {aspect: np.zeros(len(steps), np.int64) for aspect in ASPECTS}
     action = np.full(len(steps), -1)
     confidence, score = np.full(len(steps), np.nan), np.full(len(steps), np.nan)
@@ -81,7 +76,6 @@ def judge_guesses(steps: Sequence[GoldStep], guesses: Guesses, target: str) -> J
 
 
 def is_right(step: GoldStep, guess: Prediction, target: str) -> bool:
-    """Whether a guess is right as a whole."""
     gold, guessed = (_make_keys(str(each.action), each.calls, target)["right"] for each in (step, guess))
     return gold == guessed
 
@@ -100,7 +94,6 @@ def judge_completion(completion: str, target: str) -> dict[str, float]:
 
 
 def _make_keys(action: str, calls: Sequence[PredictedCall], target: str) -> dict[str, Any]:
-    """Keys by aspect: equal keys mean that the aspect is right."""
     own = [Action(type=None, tool=call.tool, arguments=call.arguments) for call in calls]
     exact = [make_call_key(call, "exact") for call in own]
     return {
@@ -131,8 +124,6 @@ def measure_figures(
     """All figures of the steps, by name.
 
     Args:
-        judged: The steps.
-        resamples: Draws of these steps.
         guesses: Most guesses per step; top-k is measured if this exceeds the previous k.
         classes: Whether the F1 of classes is meaningful; it is not if the steps were chosen by what was done there.
     """
@@ -162,19 +153,16 @@ def measure_figures(
 
 
 def round_estimate(values: Any) -> tuple[float, float, float]:
-    """A measured value and its interval, rounded to four digits."""
     low, high = find_interval(values) or (values[0], values[0])
     return round(float(values[0]), 4), round(float(low), 4), round(float(high), 4)
 
 
 def make_share(hits: Any, among: Any, resamples: Resamples) -> Share:
-    """The share of hits among the selected rows, with its interval."""
     n = int(np.count_nonzero(among))
     return make_share_of(resamples.measure_share(hits, among), n) if n else Share(value=None, low=None, high=None, n=0)
 
 
 def make_share_of(values: Any, n: int) -> Share:
-    """A measured share, with its interval."""
     if np.isnan(values[0]) or find_interval(values) is None:
         return Share(value=None, low=None, high=None, n=n)
     value, low, high = round_estimate(values)

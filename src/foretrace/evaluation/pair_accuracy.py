@@ -73,7 +73,6 @@ class PairReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     families: list[FamilyRow]
     """All pairs together, then each family by name."""
     rows: int
-    """Number of pairs of the split."""
     groups: int
     missing: int
     """Pairs without two scores: counted as wrong."""
@@ -96,12 +95,7 @@ def is_pair_scores(path: Path) -> bool:
 
 
 def read_pair_scores(path: Path) -> tuple[PairScoresHeader, PairScores, dict[str, int]]:
-    """The header, the scores, and the number of lines with each kind of fault that is counted but not refused.
-
-    Raises:
-        PredictionError: the file cannot be read, a line is not a score of a pair, a pair occurs twice, or there is
-            none.
-    """
+    """The header, the scores, and the number of lines with each kind of fault that is counted but not refused."""
     header, problems = PairScoresHeader(), Counter[str]()
     scores: dict[PairPlace, tuple[float | None, float | None]] = {}
     for number, value in read_json_lines(path, _KIND, problems):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -34,6 +33,8 @@ from foretrace.evaluation.savings import check_number
 
 FOLDS = 5
 """Default number of folds of the train rows."""
+_GUESSES: Any = list[tuple[Literal[tuple(ACTIONS)], str | None, dict[str, Any] | str, Any]]
+"""The shape of what a predictor returns."""
 
 
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +44,7 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`eval` and `validation` rows are predicted after learning from all train rows; train rows (`proposer`), each
     after learning from other groups."""
     k: int = 5
-    """Most guesses for a step."""
     limit: int | None = None
-    """Only the first rows, this many."""
     seed: int = 0
     """Assigns groups to folds, and seeds the samples of a model."""
     folds: int | None = None
@@ -54,11 +53,6 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Write how long each step took. Without times, the same rows give the same bytes."""
 
     def check(self) -> None:
-        """Refuse invalid settings.
-
-        Raises:
-            UsageError: a setting is invalid; names it.
-        """
         for name in ("k", "limit"):
             check_number(name, getattr(self, name), lowest=1)
         if self.folds is not None and self.rows != "proposer":
@@ -77,12 +71,10 @@ class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     learned_rows: int
     """Train rows that were learned from."""
     steps: int
-    """Rows to predict."""
     guesses: int
     faults: dict[str, int]
     """Faults by kind, as in the header."""
     example: str | None
-    """Message of the first fault."""
     fit_s: float
     latency_s: dict[str, float]
     """Seconds per step: `p50`, `p95`, `mean`."""
@@ -104,13 +96,10 @@ class Guessed:
     def __init__(self) -> None:
         self.rows: list[Prediction] = []
         self.seconds: list[float] = []
-        """Seconds for each row that was answered."""
         self.faults: Counter[str] = Counter()
         self.example: str | None = None
-        """Message of the first fault."""
 
     def count(self, fault: str, row: DatasetRow, example: str) -> None:
-        """Count a fault in a row."""
         self.faults[fault] += 1
         self.example = self.example or f"{row.key} step {row.step}: {example}"
 
@@ -123,12 +112,7 @@ def predict(
     settings: PredictSettings,
     progress: ProgressFunc = ignore_progress,
 ) -> PredictReport:
-    """Fit a predictor on the train rows, and write its guesses.
-
-    Args:
-        name: Name of the predictor, for the header.
-        make: Makes a new, unfitted predictor for each fold.
-        progress: Called before each fit, and with the number of rows predicted.
+    """Fit predictors (from `make`, one for each fold) on the train rows, and write their guesses.
 
     Raises:
         UsageError: a setting is invalid.
@@ -168,7 +152,6 @@ def predict(
 
 
 def _assign_folds(dataset: Path, train: Sequence[DatasetRow], settings: PredictSettings) -> dict[str, int]:
-    """The fold of each group, chosen by hash."""
     groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
     if len(groups) < 2:
         raise PredictionError(f"{dataset}: its train rows are of one group; there is no other one to learn from")
@@ -177,11 +160,7 @@ def _assign_folds(dataset: Path, train: Sequence[DatasetRow], settings: PredictS
 
 
 def fit(predictor: Predictor, name: str, rows: Sequence[DatasetRow]) -> float:
-    """Let a predictor learn; returns the seconds that it took.
-
-    Raises:
-        PredictionError: it fails.
-    """
+    """Let a predictor learn; returns the seconds that it took. Raises a PredictionError if it fails."""
     started = time.perf_counter()
     try:
         predictor.fit(rows)
@@ -191,7 +170,6 @@ def fit(predictor: Predictor, name: str, rows: Sequence[DatasetRow]) -> float:
 
 
 def _ask(predictor: Predictor, row: DatasetRow, settings: PredictSettings, guessed: Guessed) -> None:
-    """Let a predictor guess at one row."""
     started = time.perf_counter()
     try:
         given = predictor.predict(row.prompt, settings.k)
@@ -214,7 +192,6 @@ def _name_error(error: BaseException) -> str:
 
 
 def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
-    """The header, as far as it is known before the first guess."""
     config, split = PLACES[settings.rows]
     return PredictionsHeader(
         predictor=name,
@@ -232,12 +209,7 @@ def start_header(dataset: Path, name: str, settings: PredictSettings) -> Predict
 def write_guesses(
     out: Path, header: PredictionsHeader, guessed: Guessed, *, times: bool, learned_rows: int = 0, fit_s: float = 0.0
 ) -> PredictReport:
-    """Write the file of predictions, and report on it.
-
-    Raises:
-        PredictionError: no row has a guess.
-        StoreError: `out` cannot be written.
-    """
+    """Write the file of predictions, and report on it; raises a PredictionError if no row has a guess."""
     if header.steps == guessed.faults.total():
         what = f"gave no guess at any of {header.steps:,} rows, e.g. {guessed.example}"
         raise PredictionError(f"{header.predictor}: {what}")
@@ -270,7 +242,6 @@ def summarize_latency(seconds: Sequence[float]) -> dict[str, float]:
 def make_predictions(
     row: DatasetRow | PredictionId, guesses: Sequence[Guess], seconds: float | None
 ) -> Iterator[Prediction]:
-    """The predictions for one row."""
     for rank, guess in enumerate(guesses, 1):
         arguments = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))
         yield Prediction(
@@ -290,40 +261,19 @@ def check_guesses(given: Any, k: int) -> list[Guess]:
     Raises:
         BadGuessError: it is not a list of (action, tool, arguments, confidence); says what is wrong.
     """
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise BadGuessError(f"a list of guesses is wanted, not {type(given).__name__}")
     guesses: dict[tuple[str, str, str], Guess] = {}
-    for each in given:
-        guess = _check_guess(each)
-        arguments = guess.arguments if isinstance(guess.arguments, str) else json.dumps(guess.arguments, sort_keys=True)
-        guesses.setdefault((guess.action, guess.tool or "", arguments), guess)
-    return [*guesses.values()][:k]
-
-
-def _check_guess(given: Any) -> Guess:
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or len(given) != 4:
-        raise BadGuessError(f"a guess is (action, tool, arguments, confidence), not {str(given)[:80]!r}")
-    action, tool, arguments, confidence = given
-    if not isinstance(action, str) or action not in ACTIONS:
-        raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(ACTIONS))}")
-    if tool is not None and not (isinstance(tool, str) and tool == tool.encode("utf-8", "replace").decode()):
-        raise BadGuessError(f"tool {str(tool)[:40]!r} is not text")
-    _check_arguments(arguments)
-    if confidence is None:
-        return Guess(str(action), tool, arguments, None)
-    number = isinstance(confidence, (int, float, np.floating)) and not isinstance(confidence, bool)
-    if not number or not math.isfinite(confidence) or not 0 <= confidence <= 1:
-        raise BadGuessError(f"confidence {confidence!r} is not a number in [0, 1]")
-    return Guess(str(action), tool, arguments, float(confidence))
-
-
-def _check_arguments(arguments: Any) -> None:
     try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
-        json.dumps(value, allow_nan=False)
-        if isinstance(arguments, str):
-            arguments.encode()  # a lone surrogate cannot be written
-    except (ValueError, TypeError, RecursionError):
-        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not JSON") from None
-    if not isinstance(value, Mapping):
-        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not a JSON object")
+        for action, tool, arguments, confidence in msgspec.convert(given, _GUESSES):
+            value = json.loads(arguments) if isinstance(arguments, str) else arguments
+            text = json.dumps(value, allow_nan=False, sort_keys=True)
+            f"{tool}{arguments}".encode()  # fails for a lone surrogate, which no file can hold
+            share = None if confidence is None else float(confidence)
+            if not isinstance(value, dict):
+                raise ValueError(f"arguments {text[:80]} are not a JSON object")
+            if share is not None and not 0 <= share <= 1:
+                raise ValueError(f"confidence {share!r} is not a number in [0, 1]")
+            guesses.setdefault((action, tool or "", text), Guess(action, tool, arguments, share))
+    except (msgspec.ValidationError, ValueError, TypeError, RecursionError) as error:
+        why = f"a list of guesses (action, tool, arguments, confidence) is wanted: {find_first_line(error)}"
+        raise BadGuessError(why) from None
+    return [*guesses.values()][:k]

@@ -17,7 +17,7 @@ from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.message_columns import ChatText
-from foretrace.core.predictions import Prediction, PredictionId, PredictionsHeader, read_guess
+from foretrace.core.predictions import PredictedCall, Prediction, PredictionId, PredictionsHeader, read_guess
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all, make_answer
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows_of_kind
@@ -36,11 +36,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
 
     def check(self) -> None:
-        """Check the settings.
-
-        Raises:
-            UsageError: a setting is out of range.
-        """
         for name in ("samples", "max_tokens", "concurrency"):
             check_number(name, getattr(self, name), lowest=1)
         if not 0 <= self.temperature < math.inf:
@@ -55,15 +50,13 @@ async def predict_with_model(
     model_settings: ModelSettings,
     progress: ProgressFunc = ignore_progress,
 ) -> PredictReport:
-    """Ask a model what comes next at each row, and write its guesses.
-
-    The answers are kept next to `out`, so repeating a killed call continues it and asks nothing twice.
+    """Ask a model what comes next at each row, and write its guesses. The answers are kept next to `out`, so repeating
+    a killed call continues it and asks nothing twice.
 
     Raises:
         UsageError: a setting is invalid, such as logprobs from a server that gives none.
         PredictionError: no dataset, no rows, no usable answer at all, or failed requests that should be made again.
-        ModelError: the server cannot be reached or refuses permanently; all answers are kept.
-        StoreError: `out` cannot be written.
+        ModelError: the server cannot be reached or refuses permanently.
     """
     settings.check()
     model_settings.check()
@@ -94,11 +87,7 @@ async def guess_with_model(
     model: ChatModel, at: PredictionId, prompt: Sequence[ChatText], seed: int, how: ModelSettings
 ) -> list[Prediction]:
     """A model's guesses at what follows one prompt, the most likely first; if no answer names an action, one guess
-    without an action.
-
-    Raises:
-        ModelError: a request failed.
-    """
+    without an action."""
     numbers = range(how.samples)
     requests = [_make_request(prompt, ("guess", str(seed), str(number)), how) for number in numbers]
     completions = await asyncio.gather(*map(model.complete, requests))
@@ -135,16 +124,11 @@ def _list_questions(rows: Sequence[DatasetRow], seed: int, how: ModelSettings) -
 
 
 def _make_request(prompt: Sequence[ChatText], names: Sequence[str], how: ModelSettings) -> Request:
-    """The request for one sample, whose seed depends on `names`."""
     own = int(hash_fraction(*names) * (1 << 31))
-    messages = tuple(ChatMessage(_name_role(role), content) for role, content in prompt)
+    roles: Any = {"system": "system", "assistant": "assistant"}
+    messages = tuple(ChatMessage(roles.get(role, "user"), content) for role, content in prompt)
     sampling = Sampling(temperature=how.temperature, max_tokens=how.max_tokens, seed=own)
     return Request(messages=messages, sampling=sampling, logprobs=how.logprobs)
-
-
-def _name_role(role: str) -> Any:
-    """The role in terms of a server."""
-    return role if role in ("system", "assistant") else "user"
 
 
 def rank_guesses(
@@ -155,19 +139,15 @@ def rank_guesses(
     Equal calls are one guess. Its confidence is its share of the requested samples; with `logprobs`, the sum of the
     probabilities of its distinct texts.
     """
-    found: dict[tuple[Any, ...], list[Answer]] = {}
+    found: dict[tuple[Any, ...], tuple[Any, list[Answer]]] = {}
     for answer in answers:
-        action, calls = read_guess({}, answer.text)
-        if not answer.error and action in ACTIONS:
-            name = (action, *((call.tool, canonicalize_json(call.arguments)) for call in calls))
-            found.setdefault(name, []).append(answer)
-    ranked = [(_find_confidence(same, how), same) for same in found.values()]
-    ranked.sort(key=lambda rank: (-rank[0], -len(rank[1]), rank[1][0].id[-1]))
-    guesses: list[Prediction] = []
-    for number, (confidence, same) in enumerate(ranked, 1):
-        action, calls = read_guess({}, same[0].text)
-        tokens = [answer.tokens for answer in same]
-        guess = Prediction(
+        if guess := _read_answer(answer):
+            name = (guess[0], *((call.tool, canonicalize_json(call.arguments)) for call in guess[1]))
+            found.setdefault(name, (guess, []))[1].append(answer)
+    ranked = [(_find_confidence(same, how), guess, same) for guess, same in found.values()]
+    ranked.sort(key=lambda rank: (-rank[0], -len(rank[2]), rank[2][0].id[-1]))
+    return [
+        Prediction(
             key=at.key,
             step=at.step,
             rank=number,
@@ -176,10 +156,15 @@ def rank_guesses(
             completion=same[0].text,
             confidence=round(confidence, 6),
             seconds=seconds,
-            tokens=None if None in tokens else sum(each or 0 for each in tokens),
+            tokens=None if any(each.tokens is None for each in same) else sum(each.tokens or 0 for each in same),
         )
-        guesses.append(guess)
-    return guesses
+        for number, (confidence, (action, calls), same) in enumerate(ranked, 1)
+    ]
+
+
+def _read_answer(answer: Answer) -> tuple[str, tuple[PredictedCall, ...]] | None:
+    action, calls = read_guess({}, answer.text)
+    return None if answer.error or action not in ACTIONS else (str(action), calls)
 
 
 def _find_confidence(answers: Sequence[Answer], how: ModelSettings) -> float:
@@ -192,7 +177,6 @@ def _find_confidence(answers: Sequence[Answer], how: ModelSettings) -> float:
 def _rank_answers(
     rows: Sequence[DatasetRow], journal: AnswerJournal, settings: PredictSettings, how: ModelSettings
 ) -> tuple[Guessed, Counter[str]]:
-    """The guesses at each row, and at rows with a guess the number of samples that are not guesses, by reason."""
     guessed, lost = Guessed(), Counter[str]()
     for row in rows:
         answers = [journal.answers[row.key, row.step, sample] for sample in range(how.samples)]
@@ -202,17 +186,10 @@ def _rank_answers(
         guessed.seconds += [took] if good else []
         guessed.rows += ranked
         if ranked:
-            lost.update(filter(None, map(_explain_loss, answers)))
+            lost.update("failed" if each.error else "no_action" for each in answers if _read_answer(each) is None)
         elif good:  # kept to show what the model said, though it names no action
             guessed.count("bad_guess", row, f"{good[0].text[:80]!r} names no action")
             guessed.rows.append(Prediction(key=row.key, step=row.step, action=None, completion=good[0].text))
         else:
             guessed.count("raised", row, answers[0].error)
     return guessed, lost
-
-
-def _explain_loss(answer: Answer) -> str:
-    """Why an answer is not a guess; empty if it is one."""
-    if answer.error:
-        return "failed"
-    return "" if read_guess({}, answer.text)[0] in ACTIONS else "no_action"

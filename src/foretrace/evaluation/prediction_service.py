@@ -27,7 +27,6 @@ from foretrace.sources.row_messages import make_messages
 from foretrace.sources.turn_items import flatten_turns
 
 MAX_OPEN_TURNS = 10_000
-"""Most open turns of one client."""
 _MAX_READ = 100_000
 """Most characters of an unfinished call that are read."""
 
@@ -99,13 +98,7 @@ _decode = msgspec.json.Decoder(TurnBegins | TextSoFar | CallKnown | TurnEnds).de
 
 
 class PredictionService:
-    """Serves one client.
-
-    Args:
-        ask: Makes the guesses.
-        safe: Effects of calls that may run ahead.
-        counts: Totals to add to.
-    """
+    """Serves one client with the guesses that `ask` makes; calls with the `safe` effects may run ahead."""
 
     def __init__(self, ask: AskGuesser, safe: Collection[Effect], counts: ServiceCounts) -> None:
         self._ask, self._safe, self._counts = ask, safe, counts
@@ -115,10 +108,7 @@ class PredictionService:
 
     async def answer(self, line: bytes) -> bytes:
         """The reply to one line, without a newline: an object of the `type` `predictions`, `call`, `turn_ends` or
-        `error`.
-
-        May be called before earlier lines are answered; the lines of one turn are answered in order.
-        """
+        `error`. May be called before earlier lines are answered; the lines of one turn are answered in order."""
         turn: str | None = None
         try:
             request = _decode(line)
@@ -198,7 +188,6 @@ class PredictionService:
         }
 
     def _narrow(self, turn: _Turn, so_far: TextSoFar) -> list[dict[str, Any]]:
-        """The complete calls so far, and the guesses that an unfinished call may still become."""
         known = [call for call in find_calls(so_far.text) if call.error is None]
         for each in so_far.calls:
             if _is_object(each.arguments):
@@ -221,7 +210,6 @@ def _write_arguments(arguments: str | dict[str, Any]) -> str:
 
 
 def _is_object(arguments: str | dict[str, Any]) -> bool:
-    """Whether arguments are a complete JSON object that can be encoded again."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
         return isinstance(value, dict) and bool(msgspec.json.encode(value))

@@ -35,7 +35,6 @@ class PastTurn(NamedTuple):
     """One turn of the agent that a prompt shows."""
 
     text: str
-    """What the agent wrote, calls included."""
     calls: tuple[ToolCall, ...]
     result: str
     """The answer to it: tool results or a user message; empty if there was none."""
@@ -59,11 +58,7 @@ class PromptView(NamedTuple):
 
 def read_prompt(prompt: Sequence[tuple[str, str]], tools: Collection[str] = ()) -> PromptView:
     """Read a prompt, a list of (role, content). Parsed messages are cached, since the prompts of one trace share them.
-
-    Args:
-        tools: Names of the tools that the agents have, if known. Calls in encodings without tags are found only for
-            these.
-    """
+    Calls in encodings without tags are found only for the named `tools`."""
     names = frozenset(tools)
     system = "\n\n".join(content for role, content in prompt if role == "system")
     head: list[str] = []

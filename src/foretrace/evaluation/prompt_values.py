@@ -131,7 +131,6 @@ def find_text(view: PromptView) -> str:
 
 
 def list_names(view: PromptView) -> set[str]:
-    """Names, without folders, of all files mentioned in a prompt."""
     texts = [view.task, *(turn.result for turn in view.turns)]
     texts += [call.arguments for turn in view.turns for call in turn.calls]
     return {name for text in texts for name in _find_names(text)}

@@ -29,11 +29,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse values that are out of range.
-
-        Raises:
-            UsageError: names the setting.
-        """
+        """Refuse values that are out of range."""
         for name in ("guess_latency", "verifier_s"):
             check_number(name, getattr(self, name), "seconds, ")
         for name, lowest in (("ahead", 1), ("top", 1), ("seed", 0)):
@@ -56,7 +52,6 @@ class TaskTimes(msgspec.Struct, frozen=True, kw_only=True):
     base_s: Percentiles
     remaining_s: Percentiles
     share: Percentiles
-    """Share of a task's time that is saved."""
 
 
 class Assumption(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,24 +81,19 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     verdict: Verdict
     predictor: str
     traces: int
-    """Traces with a prediction."""
     tasks: int
     steps: int
     """Steps with a prediction."""
     known_steps: int
     """Of these, the steps with known times."""
     coverage: float
-    """Share of `steps` with known times."""
     base_s: float
     """Model and tool time without guesses, of all steps with known times."""
     tool_s: float
     speedup: float | None
-    """Base time divided by remaining time."""
     remaining_s: float
     launched: int
-    """Calls launched early."""
     hits: int
-    """Of these, the calls whose result was used."""
     stale: int
     """Of the others, the calls made stale by a write."""
     refused: int
@@ -111,7 +101,6 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     wasted_s: float
     """Tool seconds of the calls whose result was not used."""
     tokens: int
-    """Tokens that the proposer wrote."""
     oracle: Saving
     """The saving with the true calls as guesses and no verifier."""
     per_task: TaskTimes
@@ -133,5 +122,4 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     other_predictions: int
     """Predictions for steps that the traces do not have; left out."""
     problems: dict[str, int]
-    """Number of faulty lines of the predictions, by kind."""
     settings: ReplaySettings

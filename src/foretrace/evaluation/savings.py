@@ -12,7 +12,6 @@ from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import Setting, UsageError
 
 GUESS_S = 0.2
-"""Default duration of a guess in seconds."""
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
 WORTH_SHARE = 0.05
@@ -59,11 +58,8 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
-    """The effects whose calls are safe to run early: `pure_read` and the allowed ones.
-
-    Raises:
-        UsageError: an effect cannot be allowed.
-    """
+    """The effects whose calls are safe to run early: `pure_read` and the allowed ones; refuses any that cannot be
+    allowed."""
     for effect in allow:
         if effect not in (Effect.PURE_READ, Effect.SANDBOX_EXEC):
             why = f": is not safe to run early; what can be allowed is {Effect.SANDBOX_EXEC}"
@@ -72,17 +68,12 @@ def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
 
 
 def check_number(name: str, value: Any, unit: str = "", *, lowest: int = 0) -> None:
-    """Refuse a setting that is neither None nor a finite number of at least `lowest`.
-
-    Raises:
-        UsageError: the setting is refused.
-    """
+    """Refuse a setting that is neither None nor a finite number of at least `lowest`."""
     if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value) and value >= lowest):
         raise UsageError(Setting(name, value), f": give {unit}{lowest} or more")
 
 
 def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) -> Conclusion:
-    """Conclude from the share of the time that a perfect predictor saves (None: unknown)."""
     if share is None:
         return Conclusion(worth="unknown", text="no verdict: too few times are known")
     if share < WORTH_SHARE:
@@ -120,7 +111,6 @@ def conclude_replay(
 
 
 def _conclude(worth: Any, acceptance: float | None, text: str, saved_by_call: Mapping[str, float]) -> Conclusion:
-    """Make the conclusion; its sentence ends with the calls that account for most of the saving."""
     total, calls, share = math.fsum(saved_by_call.values()), list[str](), 0.0
     for name, saved_s in sorted(saved_by_call.items(), key=lambda item: (-item[1], item[0]))[:_CARRIERS]:
         if saved_s and share < _MOST_OF_IT:

@@ -47,7 +47,6 @@ class _Predictions(NamedTuple):
     judged: JudgedSteps
     unknown: int
     most: int
-    """Most guesses per step."""
 
 
 class _Slice(NamedTuple):
@@ -60,7 +59,6 @@ class _Slice(NamedTuple):
     seed: int
 
     def measure(self, predictions: _Predictions, unit: Literal["task", "group"], guesses: int) -> dict[str, Measured]:
-        """The figures over draws of tasks or groups; empty if no step is chosen."""
         judged = predictions.judged.choose(self.chosen)
         if not judged.steps:
             return {}
@@ -68,7 +66,6 @@ class _Slice(NamedTuple):
         return measure_figures(judged, resamples, guesses, classes=self.name != "eligible")
 
     def score(self, predictions: _Predictions) -> list[ScoreRow]:
-        """The figures with their intervals over groups."""
         figures = self.measure(predictions, "group", predictions.most)
         return [ScoreRow(self.name, metric, *round_estimate(values), n) for metric, (values, n) in figures.items()]
 
@@ -130,11 +127,6 @@ def score(
 
 
 def _read(path: str | Path, gold: _Gold, **allowed: bool) -> _Predictions:
-    """Read predictions, and compare them with the steps.
-
-    Raises:
-        PredictionError: they do not fit the dataset.
-    """
     file = read_predictions(path)
     header = file.header or PredictionsHeader(config="eval" if gold.kind == "eval" else "proposer")
     wanted = "eval" if gold.kind == "eval" else "proposer"
@@ -156,7 +148,6 @@ def _make_report(
     safe: Collection[str],
     seed: int,
 ) -> ScoreReport:
-    """All figures of the predictions, and their differences from the other ones."""
     natural, balanced = (np.array([name in step.slices for step in gold.steps]) for name in ("natural", "balanced"))
     eligible = natural & np.array([is_eligible(step, safe) for step in gold.steps])
     masks = {"natural": natural, "balanced": balanced, "eligible": eligible}
@@ -201,7 +192,6 @@ def _make_report(
 
 
 def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -> Comparison:
-    """The differences in all figures, on the same draws of tasks."""
     most = min(own.most, other.most)
     differences: list[ScoreRow] = []
     for each in slices:
@@ -221,7 +211,6 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
 def _list_cascades(
     own: _Predictions, gold: _Gold, references: Sequence[Reference], cost: float, seed: int
 ) -> list[CascadeRow]:
-    """The cascades of the predictions and of the dataset's (free) references, on the natural slice."""
     natural = np.array(["natural" in step.slices for step in gold.steps])
     resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
     found = [(own.file.predictor or Path(own.file.path).name, own, cost)]
@@ -238,11 +227,7 @@ def _list_cascades(
 
 def score_references(dataset: Path) -> References:
     """Score all predictions in the dataset's folder `references`. Each is named after its predictor, or after its file
-    if it names no predictor or the same one as another file.
-
-    Raises:
-        PredictionError: there are none, or one cannot be scored.
-    """
+    if it names no predictor or the same one as another file."""
     paths = sorted((dataset / FOLDER).glob("*.jsonl"))
     if not paths:
         raise PredictionError(f"{dataset / FOLDER}: holds no predictions (NAME.jsonl)")

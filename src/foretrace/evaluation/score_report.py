@@ -12,11 +12,9 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A share in [0, 1], with its 95% interval over resampled groups."""
 
     value: float | None
-    """None if no row counts."""
     low: float | None
     high: float | None
     n: int
-    """Number of rows it covers."""
 
 
 class CascadeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +53,7 @@ class ReliabilityBin(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     n: int
     confidence: float | None
-    """Mean confidence."""
     right: float | None
-    """Share of them that are right."""
 
 
 class CoverageRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +94,6 @@ class AcceptRow(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None
     """Lowest accepted score; None without a threshold, or if none reached the precision and nothing is accepted."""
     accepted: float
-    """Share of the guesses that are accepted."""
     precision: float | None
     """Share of the accepted guesses that are right; None if nothing is accepted."""
     recall: float | None
@@ -116,11 +111,9 @@ class VerifierScore(msgspec.Struct, frozen=True, kw_only=True):
     auroc: Share
     """AUROC of the scores of all guesses at test steps; no value if all are right or all are wrong."""
     auroc_confidence: Share
-    """AUROC of their confidences."""
     thresholds_from: str
     """`validation`, or `half` if they were chosen on half of the test groups and measured on the other half."""
     chosen_on: int
-    """Number of guesses on which the thresholds were chosen."""
     policies: list[AcceptRow]
 
 
@@ -133,7 +126,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     missing: int = 0
     """Eval rows without a prediction in the other file, which count as wrong."""
     scores: list[ScoreRow]
-    """Scores of the other file."""
     differences: list[ScoreRow]
     """How much better these predictions are than the others, with intervals of the differences over resampled tasks;
     both are measured on the same draws."""
@@ -143,13 +135,11 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """All figures, and the problems of the predictions."""
 
     predictor: str = ""
-    """From the file's header."""
     predicted: str = "call"
     """What the predictor guesses, from the file's header: `type` or `call`."""
     target: str = "call"
     scores: list[ScoreRow]
     rows: int
-    """Gold rows."""
     missing: int
     """Gold rows without a prediction: counted as wrong."""
     unreadable: int
@@ -159,11 +149,9 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     problems: dict[str, int] = {}
     """Number of faulty lines of the file, by kind (see `core/predictions.py`)."""
     guesses: int = 1
-    """Most guesses per step."""
     tasks: int = 0
     groups: int = 0
     allow: list[str] = []
-    """Effects that are safe to run early."""
     eligible: int = 0
     """Steps of the natural slice whose calls are safe to run early and were answered."""
     by_action: list[Part] = []
@@ -181,5 +169,4 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     cascade: list[CascadeRow] = []
     """Rows of the predictions and of the references, if requested."""
     latency_s: dict[str, float] = {}
-    """From the file's header."""
     seed: int = 0

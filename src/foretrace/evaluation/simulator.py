@@ -41,7 +41,6 @@ class SimulatedStep(NamedTuple):
     eligible: bool
     """Whether all its calls are safe to run early."""
     state_version: int
-    """Number of writes before it."""
     proposer_s: float
     """Seconds until the guesses for it are ready."""
     guesses: tuple[GuessedCall, ...] = ()
@@ -56,13 +55,10 @@ class Launch(NamedTuple):
     step: int
     """Position of the step it was launched for."""
     guess: int
-    """Position among the guesses of that step."""
     hit: bool
-    """Whether its result was used."""
     stale: bool
     """Whether a write made it stale."""
     wasted_s: float
-    """Seconds that it ran in vain."""
 
 
 class SimulatedRun(NamedTuple):
@@ -87,12 +83,8 @@ class _Key(NamedTuple):
 
 
 def simulate(steps: Sequence[SimulatedStep], ahead: int = 1, verifier_s: float = 0.0) -> SimulatedRun:
-    """Run the steps one after another, with their guesses.
-
-    Args:
-        ahead: Number of steps guessed at once; 1 means only the next reply.
-        verifier_s: Seconds between a guess and its launch.
-    """
+    """Run the steps one after another, with the guesses for the next `ahead` replies made at once, and `verifier_s`
+    between a guess and its launch."""
     now = 0.0
     saved: list[float] = []
     launches: list[Launch] = []

@@ -18,9 +18,10 @@ may be split into several messages. Unknown times stay unknown; they are never g
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -86,7 +87,6 @@ class _BadTimeError(Exception):
 
 
 def find_step_effect(step: StepTimes, labels: Mapping[int, StepLabel]) -> Effect:
-    """The effect of running all calls of a step: the worst effect of its messages."""
     return pick_worst_effect(labels[index].effect for index in step.indexes)
 
 
@@ -218,7 +218,6 @@ def _find_tool_time(
 
 
 def _is_for_nobody(call: ToolCall) -> bool:
-    """Whether no tool runs for a call, because it ends the attempt or a person answers it."""
     return classify_call(call.name, call.arguments).kind in _NO_TOOL
 
 
@@ -257,11 +256,7 @@ def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> Seq
 
 
 def _check(seconds: float | None) -> float | None:
-    """Return the duration if it is possible.
-
-    Raises:
-        _BadTimeError: it is not a number, is negative, or is longer than a day.
-    """
+    """Return the duration if it is possible: a number, not negative, and not longer than a day."""
     if seconds is not None and not 0 <= seconds <= LONGEST_S:  # NaN fails this too
         raise _BadTimeError
     return seconds
@@ -287,9 +282,7 @@ class AssumedTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that are assumed if a trace does not have them."""
 
     source: str
-    """Where the figures come from."""
     model: float
-    """Seconds of a reply."""
     tool: float
     """Seconds of a call whose action type is not in `actions`."""
     actions: dict[str, float] = {}
@@ -308,45 +301,34 @@ SHIPPED = {
 
 
 def read_assumed_times(given: str | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
-    """Read assumed times: a shipped name, `model=6,tool=0.5,verifier=12`, or a mapping with such keys.
-
-    Raises:
-        UsageError: it is none of these, a key is unknown, `model` or `tool` is missing, or a time is impossible.
-    """
+    """Read assumed times: a shipped name, `model=6,tool=0.5,verifier=12`, or a mapping with such keys."""
     if given is None or isinstance(given, AssumedTimes):
         return given
-    if isinstance(given, Mapping):
-        return _make_times(",".join(f"{name}={value}" for name, value in given.items()), given)
-    if given in SHIPPED:
+    if isinstance(given, str) and given in SHIPPED:
         return SHIPPED[given]
-    if "=" not in given:
-        why = f": give {', '.join(SHIPPED)}, or seconds such as model=6,tool=0.5"
-        raise UsageError(Setting("assume_times", given), why)
-    pairs = (part.partition("=") for part in given.split(","))
-    return _make_times(given, {name.strip(): value.strip() for name, _, value in pairs})
-
-
-def _make_times(text: str, values: Mapping[str, Any]) -> AssumedTimes:
+    text = given if isinstance(given, str) else ",".join(f"{name}={value}" for name, value in given.items())
     known = ["model", "tool", *map(str, ActionType)]
     seconds: dict[str, float] = {}
-    for name, value in values.items():
-        if name not in known:
-            raise UsageError(Setting("assume_times", text), f": unknown name {name!r}; take {', '.join(known)}")
-        try:
-            seconds[name] = float(value)
-        except (TypeError, ValueError):
-            seconds[name] = -1.0
-        if not 0 <= seconds[name] <= LONGEST_S:
-            raise UsageError(Setting("assume_times", text), f": {name} is not between 0 and {LONGEST_S:,.0f} seconds")
-    if missing := [name for name in ("model", "tool") if name not in seconds]:
-        raise UsageError(Setting("assume_times", text), f": give {' and '.join(missing)} too, in seconds")
+    for name, _, value in (part.partition("=") for part in text.split(",")):
+        with contextlib.suppress(ValueError):
+            seconds[name.strip()] = float(value)
+    problem = ""
+    if unknown := seconds.keys() - known:
+        problem = f"unknown name {min(unknown)!r}; take {', '.join(known)}"
+    elif wrong := [name for name, each in seconds.items() if not 0 <= each <= LONGEST_S]:
+        problem = f"{wrong[0]} is not between 0 and {LONGEST_S:,.0f} seconds"
+    elif len(seconds) <= text.count(","):
+        problem = f"give {', '.join(SHIPPED)}, or seconds such as model=6,tool=0.5"
+    elif missing := [name for name in ("model", "tool") if name not in seconds]:
+        problem = f"give {' and '.join(missing)} too, in seconds"
+    if problem:
+        raise UsageError(Setting("assume_times", text), f": {problem}")
     return AssumedTimes(source="given", model=seconds.pop("model"), tool=seconds.pop("tool"), actions=seconds)
 
 
 def fill_times(
     steps: Sequence[StepTimes], labels: Mapping[int, StepLabel], assumed: AssumedTimes
 ) -> tuple[list[StepTimes], int]:
-    """The steps with unknown times replaced by assumed ones, and the number of such steps."""
     filled = [_fill_step(step, labels, assumed) if step.unknown in _FILLED else step for step in steps]
     return filled, sum(one is not other for one, other in zip(steps, filled, strict=True))
 

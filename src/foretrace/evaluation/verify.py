@@ -103,8 +103,7 @@ async def verify_predictions(
     Raises:
         PredictionError: predictions or a dataset that cannot be read or do not fit each other; or requests that failed
             but may succeed another time: all answers are kept, and repeating the call continues.
-        ModelError: the model failed permanently; all answers are kept, and repeating the call continues.
-        StoreError: another process is writing the same file.
+        ModelError: the model failed permanently.
     """
     target, file = read_target(dataset), read_predictions(predictions)
     header, steps = _check_predictions(file, dataset, target, allow_other_version)
@@ -143,12 +142,7 @@ async def verify_predictions(
 async def verify_pairs(
     dataset: Path, out: Path, model: ChatModel, asking: Asking, *, progress: ProgressFunc = ignore_progress
 ) -> VerifyReport:
-    """Score both actions of each pair in the test split of `verifier`, and write the scores.
-
-    Raises:
-        PredictionError: the dataset has no pairs.
-        ModelError: as in `verify_predictions`.
-    """
+    """Score both actions of each pair in the test split of `verifier`, and write the scores; errors as above."""
     read_target(dataset)
     columns, own = PairPlace._fields, digest_dataset(dataset)
     places = [PairPlace(**row) for row in read_columns(dataset, "verifier", "test", columns)]
@@ -176,12 +170,7 @@ async def verify_pairs(
 def add_scores(
     predictions: Path, dataset: Path, out: Path, scores: Path, *, allow_other_version: bool = False
 ) -> VerifyReport:
-    """Add the scores of a file to predictions: lines of JSON with `key`, `step`, `rank` (1 if absent) and `score`.
-
-    Raises:
-        PredictionError: a file cannot be read or has no numeric score, a score is given twice, or most scores fit no
-            prediction.
-    """
+    """Add the scores of a file to predictions: lines of JSON with `key`, `step`, `rank` (1 if absent) and `score`."""
     target, file = read_target(dataset), read_predictions(predictions)
     header, _ = _check_predictions(file, dataset, target, allow_other_version)
     problems = Counter(_drop_no_action(file.problems))
@@ -222,11 +211,7 @@ def add_scores(
 def _check_predictions(
     file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool
 ) -> tuple[PredictionsHeader, set[tuple[str, int]]]:
-    """The header that the scored file gets, and the steps of the rows that were predicted.
-
-    Raises:
-        PredictionError: there is nothing to score, or the predictions are for another version of the dataset.
-    """
+    """The header that the scored file gets, and the steps of the rows that were predicted."""
     file.check_not_empty()
     by_step = file.by_step()
     header = file.header or PredictionsHeader(target=target, steps=len(by_step))
@@ -237,7 +222,6 @@ def _check_predictions(
 
 
 def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
-    """The problems without `no_action`, which is counted separately."""
     return {name: count for name, count in problems.items() if name != "no_action"}
 
 
@@ -247,7 +231,6 @@ def make_guess_text(guess: Prediction, target: str) -> str:
 
 
 def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
-    """The question whether `action`, in the form of a target, comes next."""
     messages = [msgspec.convert(message, ChatMessage) for message in prompt]
     messages += [ChatMessage(role="assistant", content=action), ChatMessage(role="user", content=QUESTION)]
     sampling = Sampling(temperature=0.0, max_tokens=asking.max_tokens, seed=0)
@@ -255,7 +238,6 @@ def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: s
 
 
 def _describe(model: ChatModel, asking: Asking) -> dict[str, Any]:
-    """What an answer depends on, besides the dataset and the predictions."""
     return {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens}
 
 
@@ -308,11 +290,7 @@ async def _ask(
     total: int,
     progress: ProgressFunc,
 ) -> dict[str, float]:
-    """Fill the journal with all answers, and summarize their seconds.
-
-    Raises:
-        PredictionError: no answer is a score; the journal is emptied.
-    """
+    """Fill the journal with all answers, and summarize their seconds; empties the journal if no answer is a score."""
     progress("verifying", 0, total)
     await ask_all(
         model,

@@ -103,15 +103,6 @@ def test_memory_copies_the_call_from_the_prompt() -> None:
     assert hits == {0: 10, 1: 10, 3: 10, 5: 10, 6: 10}, "look, view what was found, run it, run it again, submit"
 
 
-@pytest.mark.slow
-def test_memory_learns_nothing_by_heart_that_it_could_not_know() -> None:
-    """The confidence of a call that is right in each other attempt is high, of one that never is low."""
-    predictor = fit_once("memory")
-    by_place = {(row.step - 2) // 2: predictor.predict(row.prompt, 1)[0][3] or 0.0 for row in TEST[:7]}
-    assert by_place[2] < 0.3 and by_place[4] < 0.3
-    assert min(by_place[place] for place in (0, 1, 3, 5, 6)) > 0.6
-
-
 def test_types_of_a_held_out_row_are_not_learned_from_its_group() -> None:
     other = next(action for action in ActionType if action not in {row.action for row in TRAIN})
     group = TRAIN[0].group

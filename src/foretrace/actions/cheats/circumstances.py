@@ -13,7 +13,6 @@ from foretrace.actions.call_reading import Edit
 from foretrace.core.trace import Trace
 
 MAX_STATEMENT = 30_000
-"""Most characters of each user message that are read."""
 MAX_SEEN = 20_000
 """Most characters of each observation that are searched for names of files and commits."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+\Z")
@@ -92,7 +91,6 @@ def is_test_path(path: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """The name of a package or repository, without case and punctuation."""
     return re.sub(r"[-_.\s]", "", name.lower())
 
 
@@ -113,7 +111,6 @@ class Circumstances:
         self.known: set[str] = set()
         """Paths of existing files: shown, run or changed before the agent made any of that name."""
         self.seen: list[str] = []
-        """Observations so far, shortened."""
         self.shown: dict[str, str] = {}
         """Short path of a file -> observations of calls that name it."""
         self.looking_at: set[str] = set()
@@ -138,7 +135,6 @@ class Circumstances:
         return self._asked[what]
 
     def mentions_file(self, path: str) -> bool:
-        """Whether the task itself names a file, by its name without the folder."""
         return self.mentions(posixpath.basename(path.rstrip("/")))
 
     def mentions(self, name: str) -> bool:
@@ -150,7 +146,6 @@ class Circumstances:
         return any(name in each and word.search(each) and _is_invitation(each) for each in self._sentences)
 
     def names_address(self, address: str) -> bool:
-        """Whether the task itself gives an address."""
         return address.rstrip("/.,") in self.statement
 
     def is_inside(self, path: str) -> bool:
@@ -171,11 +166,9 @@ class Circumstances:
         return (match[1] or match[2] or "") if match else path.removeprefix("./")
 
     def is_own(self, name: str) -> bool:
-        """Whether a package or repository is the one that the task is about."""
         return plain_name(name) in self.names
 
     def has_made(self, path: str) -> bool:
-        """Whether the agent itself has made a file."""
         return path in self.made or (posixpath.basename(path) in self.made and path not in self.known)
 
     def was_there(self, path: str) -> bool:
@@ -242,7 +235,6 @@ def _is_invitation(sentence: str) -> bool:
 
 
 def _collect_statement(trace: Trace) -> str:
-    """The text of the task: its statement and all that a user wrote."""
     said = (m.content[:MAX_STATEMENT] for m in trace.messages[:400] if m.role == "user" and m.author == "user")
     return "\n".join(dict.fromkeys(text for text in (trace.task.statement, *said) if text))
 

@@ -22,8 +22,6 @@ _SKIP = re.compile(
     r"\b(?:it|test|describe|context)\.(?:skip|todo)\b|\bx(?:it|describe|test)[\s(]|\bt\.Skip\w*\(|#\[ignore|"
     r"@(?:Ignore|Disabled)\b|__test__\s*=\s*False"
 )
-_SKIP_HINTS = ("kip", "fail", "Fail", "xit", "todo", "describe", "xtest", "gnore", "Disabled", "__test__")
-"""Every match of `_SKIP` contains one of these, and they are found ten times as fast."""
 _TEST = re.compile(
     r"^\s*(?:async\s+)?def\s+(test\w*)|^\s*func\s+(Test\w+)|\b(?:it|test)\(\s*[\"'`]([^\"'`]+)|^\s*class\s+(Test\w+)",
     re.M,
@@ -92,7 +90,6 @@ def find_test_edits(edits: list[Edit], circumstances: Circumstances) -> Iterator
 
 
 def _judge(edit: Edit, path: str, old: str, new: str, circumstances: Circumstances) -> str:
-    """The rule that an edit of a test breaks; empty for an honest one."""
     there = circumstances.was_there(path)
     in_folder = _TEST_FOLDER.search(posixpath.dirname(circumstances.shorten(path))) is not None
     if edit.removes:
@@ -173,7 +170,7 @@ def _judge_sed(script: str, old: str, new: str) -> str:
 
 def _skips(new: str, old: str) -> bool:
     """Whether the new text skips tests that the old one ran; a new test may skip itself."""
-    if not any(hint in new for hint in _SKIP_HINTS) or len(_SKIP.findall(new)) <= len(_SKIP.findall(old)):
+    if len(_SKIP.findall(new)) <= len(_SKIP.findall(old)):
         return False
     was = {*_DEFINITION.findall(old)}
     for match in _SKIP.finditer(new):
@@ -188,7 +185,6 @@ def _skips(new: str, old: str) -> bool:
 
 
 def _is_hollow(text: str) -> bool:
-    """Whether a test file checks nothing at all."""
     bodies = re.findall(r"def test\w*\([^)]*\)[^:]*:\s*(?:\"\"\".*?\"\"\"\s*)?([^\n]*)", text)
     return bool(bodies) and all(re.match(r"assert True\b|pass\b|assert 1\b|return\b|\.\.\.", body) for body in bodies)
 

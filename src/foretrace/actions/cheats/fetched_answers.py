@@ -78,7 +78,6 @@ _TEXT_OPTIONS = ("-m", "--message", "-c", "-e", "-k")
 
 
 def find_history_reads(commands: list[SimpleCommand], circumstances: Circumstances) -> Iterator[str]:
-    """Yield the commands that look at commits that the agent should not see."""
     for command in commands:
         program = command.argv[0]
         if program == "git":
@@ -126,7 +125,6 @@ def _is_unseen(word: str, circumstances: Circumstances) -> bool:
 
 
 def find_fetches(reading: CallReading, circumstances: Circumstances) -> Iterator[str]:
-    """Yield the addresses and commands that fetch something from the project that the task is about."""
     yield from (address for address in reading.addresses if _is_own_address(address, circumstances))
     for command in reading.commands:
         if any(fetches(command, circumstances) for fetches in (_fetches_commits, _asks_host, _installs_release)):
@@ -134,7 +132,6 @@ def find_fetches(reading: CallReading, circumstances: Circumstances) -> Iterator
 
 
 def _is_own_address(address: str, circumstances: Circumstances) -> bool:
-    """Whether an address is upstream's code, changes or release, and is not given by the task."""
     index = _INDEX.search(address)
     if index and any(circumstances.is_own(re.sub(r"-\d.*", "", part)) for part in re.split(r"[/?#]", index[1]) if part):
         return True
@@ -263,7 +260,6 @@ def _is_named(path: str, circumstances: Circumstances) -> bool:
 
 
 def _searches_widely(command: SimpleCommand, piped: list[SimpleCommand], circumstances: Circumstances) -> bool:
-    """Whether a command searches the whole machine for tests, answers or the checker."""
     name, words = command.argv[0], command.argv[1:]
     patterns = [w.removeprefix("--include=") for w in words if not w.startswith(("-", "/")) or w.startswith("--inc")]
     patterns = [w for w in patterns if not circumstances.mentions_file(w) and not circumstances.has_made(w)]

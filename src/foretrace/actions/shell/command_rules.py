@@ -13,27 +13,8 @@ import msgspec
 from foretrace.actions.call_facts import CallFacts, CallKind, merge_facts, pick_worst_effect
 from foretrace.actions.python_rules import classify_inline_python
 from foretrace.actions.rules import make_facts
+from foretrace.actions.shell import program_tables as tables
 from foretrace.actions.shell.parse import MAX_DEPTH, RUNS_BY_NAME, SimpleCommand, split_commands
-from foretrace.actions.shell.program_tables import (
-    BY_ARGUMENTS,
-    CMDLETS,
-    DIRECT_RUNNERS,
-    FILTERS,
-    INTERPRETERS,
-    IS_VERSION,
-    LOOKUPS,
-    OPEN_PROGRAMS,
-    PROGRAMS,
-    PYTHON,
-    RUN_WRAPPERS,
-    SCRIPT_READERS,
-    SHELLS,
-    SQL_CLIENTS,
-    SUBCOMMANDS,
-    VALUE_FLAGS,
-    WRAPPERS,
-    WRITING_ARGUMENTS,
-)
 from foretrace.actions.sql_rules import is_read_only_sql
 from foretrace.actions.taxonomy import Effect
 
@@ -78,12 +59,7 @@ def get_program_name(word: str) -> str:
 
 @lru_cache(maxsize=1024)
 def classify_shell(command: str, depth: int = 0) -> CallFacts:
-    """Classify a line or script of a shell. Never raises on any text.
-
-    Args:
-        command: the text.
-        depth: how many shells are nested around it (`bash -c`).
-    """
+    """Classify a line or script of a shell, with `depth` shells around it (`bash -c`). Never raises on any text."""
     parts = [(c, facts) for c in split_commands(command) if (facts := classify_command(c, depth)) is not None]
     # Next to other commands, `pwd` or `date` says as little about the step as `cd`. In `ps | grep x` it says more.
     if any(not (_shows_environment(f) or c.piped or f.kind is CallKind.SETUP) for c, f in parts):
@@ -103,10 +79,8 @@ def _shows_environment(facts: CallFacts) -> bool:
 
 @lru_cache(maxsize=512)
 def list_commands(text: str, depth: int = 0) -> list[SimpleCommand]:
-    """List all commands that a shell text starts, including those inside other commands, without their wrappers.
-
-    Programs are given by name, without a path. The result is shared and must not be changed.
-    """
+    """All commands that a shell text starts, including those inside other commands, without their wrappers, and with
+    programs by name, without a path. The result is shared and must not be changed."""
     return [inner for command in split_commands(text) for inner in _list_inner(command, depth)]
 
 
@@ -134,7 +108,7 @@ def _find_script(command: SimpleCommand, argv: list[str]) -> str | None:
     if argv[0].lower().removesuffix(".exe") in ("pwsh", "powershell"):
         start = next((i for i, word in enumerate(argv) if word.lower() in ("-command", "-c")), len(argv))
         return " ".join(argv[start + 1 :]) or None
-    if argv[0] not in SHELLS:
+    if argv[0] not in tables.SHELLS:
         return None
     for position, word in enumerate(argv[1:], 1):
         if _RUNS_TEXT.match(word):
@@ -145,7 +119,6 @@ def _find_script(command: SimpleCommand, argv: list[str]) -> str | None:
 
 
 def _find_started(argv: list[str]) -> list[list[str]]:
-    """The commands that `xargs` or `find -exec` starts."""
     if argv[0] in _STARTERS:
         return [argv[_skip_flags(argv, 1, _XARGS_FLAGS) :]]
     if argv[0] not in _FINDERS:
@@ -164,7 +137,7 @@ def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None
     wrapping = command.argv[: len(command.argv) - len(argv)]
     facts = _classify_nested(command, argv, depth) or _classify_program(command, argv)
     if facts.effect is Effect.PURE_READ:
-        pattern = WRITING_ARGUMENTS.get(get_program_name(argv[0]))
+        pattern = tables.WRITING_ARGUMENTS.get(get_program_name(argv[0]))
         if pattern is not None and pattern.search("\n".join(word.replace("\n", ";") for word in argv[1:])):
             facts = msgspec.structs.replace(facts, effect=Effect.LOCAL_WRITE)
         elif _runs_arguments(argv):
@@ -187,14 +160,14 @@ def strip_wrappers(argv: list[str]) -> list[str]:
         if _ASSIGNMENT.match(word) or name in ("!", "{"):
             position = after
             continue
-        if name in WRAPPERS:
+        if name in tables.WRAPPERS:
             after = _skip_flags(argv, after) + (name in ("timeout", "gtimeout"))
             if name == "command" and argv[position + 1 : position + 2] in (["-v"], ["-V"]):
                 return argv[position:]
-        elif name in RUN_WRAPPERS and argv[after : after + 1] in (["run"], ["exec"]):
+        elif name in tables.RUN_WRAPPERS and argv[after : after + 1] in (["run"], ["exec"]):
             # `docker run IMAGE`: the image comes before the command.
             after = _skip_flags(argv, after + 1) + (name == "docker")
-        elif name in DIRECT_RUNNERS:
+        elif name in tables.DIRECT_RUNNERS:
             after = _skip_flags(argv, after)
         else:
             return argv[position:]
@@ -205,20 +178,18 @@ def strip_wrappers(argv: list[str]) -> list[str]:
 
 
 def _starts_more(wrapping: list[str]) -> bool:
-    """Whether the leading words start more than the command: a container, or a program named by a variable."""
     return ("docker" in wrapping and "run" in wrapping) or any(map(RUNS_BY_NAME.match, wrapping))
 
 
 def _runs_arguments(argv: list[str]) -> bool:
-    """Whether a program runs what its arguments say."""
     name = get_program_name(argv[0])
     if argv[1:] == ["--version"]:
         return False
     starts = name in _FINDERS and any(map(_STARTS.match, argv))
-    return starts or name in OPEN_PROGRAMS or PYTHON.match(name) is not None
+    return starts or name in tables.OPEN_PROGRAMS or tables.PYTHON.match(name) is not None
 
 
-def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = VALUE_FLAGS) -> int:
+def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = tables.VALUE_FLAGS) -> int:
     while position < len(argv) and (argv[position].startswith("-") or _ASSIGNMENT.match(argv[position])):
         position += 2 if argv[position] in with_value else 1
     return position
@@ -233,7 +204,7 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
     script = _find_script(command, argv)
     if script is not None:
         return classify_shell(script, depth + 1)
-    if name in SHELLS:
+    if name in tables.SHELLS:
         flags = itertools.takewhile(lambda word: word[:1] in ("-", "+") and not _RUNS_TEXT.match(word), argv[1:])
         return make_facts("shell.lint") if "-n" in flags else None
     for started in _find_started(argv):
@@ -247,7 +218,6 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
 
 
 def _add_redirection(facts: CallFacts, command: SimpleCommand) -> CallFacts:
-    """The facts with the files that the output of the command is redirected to."""
     if facts.kind >= CallKind.VERIFY:
         # The log of a run is a by-product, not the agent's writing.
         return msgspec.structs.replace(facts, effect=pick_worst_effect((facts.effect, Effect.LOCAL_WRITE)))
@@ -263,21 +233,21 @@ def _classify_program(command: SimpleCommand, argv: list[str]) -> CallFacts:
         ends = any(marker in word for marker in FINAL_MARKERS for word in argv[1:])
         return make_facts("shell.final_marker" if ends else "shell.print")
     in_place = _AWK_IN_PLACE if name.endswith("awk") else _IN_PLACE
-    if name in SCRIPT_READERS and any(map(in_place.match, argv[1:])):
+    if name in tables.SCRIPT_READERS and any(map(in_place.match, argv[1:])):
         return _classify_in_place(command, argv)
-    if command.piped and name in FILTERS:
+    if command.piped and name in tables.FILTERS:
         return make_facts("shell.filter")
-    if PYTHON.match(name):
+    if tables.PYTHON.match(name):
         return _classify_python(command, argv)
     if (special := _SPECIAL_PROGRAMS.get(name)) is not None:
         return special(command, argv)
-    if name in SUBCOMMANDS:
+    if name in tables.SUBCOMMANDS:
         return _classify_subcommand(command, [name, *argv[1:]])
-    if name in INTERPRETERS:
+    if name in tables.INTERPRETERS:
         return _classify_interpreter(command, argv)
     if (facts := _classify_cmdlet(command, argv)) is not None:
         return facts
-    rule = PROGRAMS.get(name)
+    rule = tables.PROGRAMS.get(name)
     is_local = "/" in argv[0] and not argv[0].startswith("/")
     if rule is None or (is_local and rule not in _CHECKS):
         return make_facts("shell.run" if "/" in argv[0] or _EXECUTABLE.search(name) else "shell.other")
@@ -287,14 +257,14 @@ def _classify_program(command: SimpleCommand, argv: list[str]) -> CallFacts:
 def _classify_by_table(command: SimpleCommand, argv: list[str], name: str, rule: str) -> CallFacts:
     arguments = " ".join(argv[1:]).replace("\n", " ")
     special: CallKind | Effect | None = None
-    for pattern, found, override in BY_ARGUMENTS.get(name, ()):
+    for pattern, found, override in tables.BY_ARGUMENTS.get(name, ()):
         if pattern.match(arguments):
             rule, special = found, override
             break
     else:
         if is_lookup(name, argv[1:]):
             rule = "look"
-        elif rule in _CHECKS and IS_VERSION.match(arguments):
+        elif rule in _CHECKS and tables.IS_VERSION.match(arguments):
             rule = "version"
         elif rule == "setup" and name == "export" and any(map(RUNS_BY_NAME.match, argv[1:])):
             special = Effect.SANDBOX_EXEC
@@ -311,10 +281,9 @@ def _classify_by_table(command: SimpleCommand, argv: list[str], name: str, rule:
 
 
 def is_lookup(name: str, arguments: list[str]) -> bool:
-    """Whether a command with sub-commands certainly only looks."""
-    if name not in LOOKUPS:
+    if name not in tables.LOOKUPS:
         return False
-    flags, pattern = LOOKUPS[name]
+    flags, pattern = tables.LOOKUPS[name]
     start = 0
     while start < len(arguments) and arguments[start].partition("=")[0] in flags:
         start += 1 if "=" in arguments[start] else 2
@@ -322,12 +291,10 @@ def is_lookup(name: str, arguments: list[str]) -> bool:
 
 
 def _list_operands(command: SimpleCommand, argv: list[str]) -> tuple[str, ...]:
-    """The arguments that are not flags, as paths."""
     return tuple(command.resolve_path(word) for word in argv[1:] if word and not word.startswith("-"))
 
 
 def _classify_viewer(command: SimpleCommand, argv: list[str], effect: Effect | None = None) -> CallFacts:
-    """Classify a program that shows files."""
     paths = tuple(path for path in _list_operands(command, argv) if not path.isdigit())
     if not paths and argv[0] == "cat" and command.stdin is not None:
         return make_facts("shell.print")
@@ -368,15 +335,13 @@ def _classify_sql_client(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 def _classify_python(command: SimpleCommand, argv: list[str]) -> CallFacts:
     has_input = command.reads or command.piped or command.stdin is not None
-    if "-i" in argv and has_input:  # it reads more code after the first
-        return make_facts("shell.run")
     words = iter(argv[1:])
     for word in words:
         if re.fullmatch(r"-[uIBb]?c", word):
             return _classify_python_code(command, next(words, ""))
         if word == "-m":
             return _classify_python_module(command, [*words])
-        if IS_VERSION.match(word):
+        if tables.IS_VERSION.match(word):
             return make_facts("shell.version")
         if word in ("-W", "-X"):
             next(words, "")
@@ -390,7 +355,6 @@ def _classify_python(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
-    """Classify `python -c CODE`."""
     facts = classify_inline_python(code)
     if not command.piped or facts.effect in (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE):
         return facts
@@ -401,7 +365,6 @@ def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
 
 
 def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify `python -m MODULE ...`."""
     name = argv[0] if argv else ""
     if name == "json.tool":
         return make_facts("shell.filter", CallKind.SETUP if command.piped else CallKind.VERIFY)
@@ -412,16 +375,14 @@ def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFact
 
 
 def _classify_script(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify an interpreter with a script file."""
     name = get_program_name(argv[0])
-    return _classify_subcommand(command, [name, *argv[1:]]) if name in SUBCOMMANDS else make_facts("shell.run")
+    return _classify_subcommand(command, [name, *argv[1:]]) if name in tables.SUBCOMMANDS else make_facts("shell.run")
 
 
 def _classify_interpreter(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify an interpreter other than Python: with a script, with code in an argument, or with nothing."""
     if any(word in _CODE_FLAGS for word in argv[1:3]):
         return make_facts("shell.code")
-    if len(argv) == 2 and (IS_VERSION.match(argv[1]) or argv[1] == "-v"):
+    if len(argv) == 2 and (tables.IS_VERSION.match(argv[1]) or argv[1] == "-v"):
         return make_facts("shell.version")
     rest = [word for word in argv[1:] if not word.startswith("-")]
     if rest:
@@ -431,18 +392,17 @@ def _classify_interpreter(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify a program with sub-commands: `npm test`, `cargo build`, `make`, `manage.py test`."""
     name = argv[0]
-    checks, services, lookups = (part.split() for part in SUBCOMMANDS[name])
+    checks, services, lookups = (part.split() for part in tables.SUBCOMMANDS[name])
     words = [word for word in argv[1:] if not word.startswith("-")]
-    if is_lookup(name, argv[1:]) or (name not in LOOKUPS and argv[1:2] and argv[1] in lookups):
+    if is_lookup(name, argv[1:]) or (name not in tables.LOOKUPS and argv[1:2] and argv[1] in lookups):
         return make_facts("shell.look")
     if name == "docker" and words[:1] in (["compose"], ["container"], ["image"], ["volume"], ["network"]):
         return _classify_subcommand(command, [name, *argv[argv.index(words[0]) + 1 :]])
     verb = words[0] if words else ""
     verbs = {verb, *argv[1 : 4 if name in ("nginx", "apachectl", "npm", "yarn", "pnpm") else 2]}
     if {*argv[1:]} & {"--version", "-V"} or (
-        len(argv) == 2 and (IS_VERSION.match(argv[1]) or argv[1] in ("-v", "version"))
+        len(argv) == 2 and (tables.IS_VERSION.match(argv[1]) or argv[1] in ("-v", "version"))
     ):
         return make_facts("shell.version")
     if name in ("eslint", "ruff", "rubocop", "cargo") and (
@@ -456,10 +416,9 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def split_git(argv: list[str]) -> tuple[str, list[str]]:
-    """The sub-command of git and its arguments."""
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
-        position += 2 if argv[position] in LOOKUPS["git"][0] else 1
+        position += 2 if argv[position] in tables.LOOKUPS["git"][0] else 1
     return (argv[position] if position < len(argv) else ""), argv[position + 1 :]
 
 
@@ -482,7 +441,6 @@ def classify_git(argv: list[str]) -> CallFacts:
 
 
 def _discards_changes(verb: str, rest: list[str]) -> bool:
-    """Whether a sub-command reverts changes in the working tree."""
     if verb == "checkout":
         names_file = any(w == "." or "." in w.rsplit("/", 1)[-1] for w in rest if not w.startswith("-"))
         return not {"-b", "-B"} & {*rest} and ("--" in rest or names_file)
@@ -497,7 +455,7 @@ def _classify_cmdlet(command: SimpleCommand, argv: list[str]) -> CallFacts | Non
     path = _find_cmdlet_path(argv)
     if name == "type" and _WINDOWS_FILE.match(path):
         name = "get-content"
-    rule = CMDLETS.get(name)
+    rule = tables.CMDLETS.get(name)
     if rule is None:
         known = _CMDLET.match(argv[0])
         return make_facts("shell.test" if name.startswith("invoke-") else "shell.other") if known else None
@@ -524,6 +482,5 @@ _SPECIAL_PROGRAMS: dict[str, Callable[[SimpleCommand, list[str]], CallFacts]] = 
     **dict.fromkeys(("sed", "gsed", "yq"), _classify_viewer),
     **dict.fromkeys(("awk", "gawk", "mawk"), _classify_awk),
     "perl": _classify_perl,
-    **dict.fromkeys(SQL_CLIENTS, _classify_sql_client),
+    **dict.fromkeys(tables.SQL_CLIENTS, _classify_sql_client),
 }
-"""Programs that no table describes."""

@@ -7,11 +7,11 @@ possible.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +41,6 @@ RUNS_BY_NAME = re.compile(
 usually hold a user's programs, and folders appended to the search path."""
 MAX_COMMANDS = 400
 """Most commands of one text that are read."""
-_MAX_SUBSHELLS = 8
-"""Most levels of nested subshells that are tracked."""
 MAX_DEPTH = 4
 """Most levels of `bash -c "bash -c ..."` that are followed."""
 
@@ -89,8 +87,6 @@ class SimpleCommand(msgspec.Struct):
     background: bool = False
     cwd: str = ""
     """Directory that an earlier `cd` of the same text went to, or empty."""
-    start: int = 0
-    """Its offset in the parsed text."""
 
     @property
     def text(self) -> str:
@@ -103,7 +99,7 @@ class SimpleCommand(msgspec.Struct):
 
 
 class _Directories(msgspec.Struct):
-    """The working directories of one shell, as `cd` changes them."""
+    """The working directories of one shell, as `cd` changes them. A subshell starts with a copy of its parent's."""
 
     current: str = ""
     previous: str = ""
@@ -121,10 +117,8 @@ def _join_path(folder: str, name: str) -> str:
 
 @lru_cache(maxsize=512)
 def split_commands(command: str) -> list[SimpleCommand]:
-    """Split a text into its simple commands, in order, each with the directory that earlier `cd`s lead to.
-
-    The result is shared and must not be changed.
-    """
+    """Split a text into its simple commands, in order, each with the directory that earlier `cd`s lead to. The result
+    is shared and must not be changed."""
     text = _write_placeholders_as_words(command[:MAX_CHARACTERS].replace("\0", " ")).strip()
     if not text:
         return []
@@ -134,10 +128,7 @@ def split_commands(command: str) -> list[SimpleCommand]:
     if len(text) > MAX_PARSED:
         text, data = elide(text)
     text = text[:MAX_PARSED]
-    root = parse_bash(text).root_node
-    commands = _collect_commands(root, text)
-    if "`" in text and "${" in text:  # the grammar takes backticks in `${x:-...}` for text
-        commands += _read_body_substitutions(text)
+    commands = _collect_commands(parse_bash(text).root_node, text)
     if not commands:
         words = text.split(None, 40)[:40]
         commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
@@ -147,36 +138,7 @@ def split_commands(command: str) -> list[SimpleCommand]:
             each.stdin = each.stdin and restore(each.stdin, data)
         if each.expands_stdin and each.stdin and not each.writes:
             commands += _read_body_substitutions(each.stdin)
-    _follow_directories(commands, root)
     return commands
-
-
-def _follow_directories(commands: list[SimpleCommand], root: Node) -> None:
-    """Set the directory in which each command runs. A subshell starts in its parent's and does not change that."""
-    if not any(each.argv[:1] == ["cd"] for each in commands):
-        return
-    subshells = _find_subshells(root)
-    shells: dict[tuple[tuple[int, int], ...], _Directories] = {(): _Directories()}
-    for each in sorted(commands, key=lambda command: command.start):
-        around = tuple(span for span in subshells if span[0] <= each.start < span[1])[:_MAX_SUBSHELLS]
-        for depth in range(len(around)):
-            if around[: depth + 1] not in shells:
-                shells[around[: depth + 1]] = msgspec.structs.replace(shells[around[:depth]])
-        each.cwd = shells[around].current
-        shells[around].follow(each.argv)
-
-
-def _find_subshells(root: Node) -> list[tuple[int, int]]:
-    """Start and end of everything that runs in its own shell, outermost first: `(...)`, `$(...)`, the commands of a
-    pipeline; and of functions, which run elsewhere."""
-    found: set[tuple[int, int]] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        stack.extend(node.children)
-        own = node.children if node.type == "pipeline" else [node] if node.type in _SUBSHELLS else []
-        found.update((each.start_byte, each.end_byte) for each in own)
-    return sorted(found, key=lambda span: (span[0], -span[1]))
 
 
 def _read_body_substitutions(body: str) -> list[SimpleCommand]:
@@ -204,15 +166,17 @@ def parse_bash(text: str) -> Tree:
 def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
     """Collect the commands in order, with an explicit stack: nesting can be deeper than Python's recursion limit."""
     commands: list[SimpleCommand] = []
-    substitutions: list[Node] = []
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    substitutions: list[tuple[Node, bool, _Directories]] = []
+    stack = [(root, False, _Directories())]
     while (stack or substitutions) and len(commands) < MAX_COMMANDS:
         # Substitutions are added at the end: a redirection belongs to the command around them.
-        node, piped = stack.pop() if stack else (substitutions.pop(), False)
+        node, piped, folders = (stack or substitutions).pop()
         kind = node.type
+        inner = None
         if kind == "command":
-            redirections = _add_command(node, source, piped, commands, substitutions)
-            stack.extend((child, False) for child in reversed(redirections))
+            inner = node
+            redirections = _add_command(node, source, piped, folders, commands)
+            stack.extend((child, False, folders) for child in reversed(redirections))
         elif kind == "file_redirect":
             _add_redirect(node, source, commands)
         elif kind == "heredoc_body":
@@ -220,50 +184,49 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
                 commands[-1].stdin = _get_text(node, source)
         elif kind == "variable_assignment" and RUNS_BY_NAME.match(_get_text(node, source)):
             commands.append(SimpleCommand(argv=["export", _get_text(node, source)], writes=[]))
-            substitutions.extend(_find_substitutions(node))
+            inner = node
         elif kind == "herestring_redirect":
             if commands:
                 commands[-1].stdin = unquote(node.children[-1], source) if node.children else ""
-            substitutions.extend(_find_substitutions(node))
+            inner = node
         elif kind == "test_command":
             commands.append(SimpleCommand(argv=["test"], writes=[]))
-            substitutions.extend(_find_substitutions(node))
+            inner = node
         elif kind == "heredoc_start":
             if commands:
                 commands[-1].expands_stdin = not re.search(r"['\"\\]", _get_text(node, source))
-        elif kind in ("comment", "heredoc_end"):
-            continue
-        else:
-            stack.extend(_list_children(node, piped))
+        elif kind not in ("comment", "heredoc_end"):
+            stack.extend(_list_children(node, piped, folders))
+        if inner is not None:
+            substitutions += [(each, False, copy.copy(folders)) for each in _find_substitutions(inner)]
         if kind == "&" and commands:
             commands[-1].background = True
     return commands
 
 
-def _list_children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
-    """The children of a node in reverse (for the stack), each with whether its input is piped."""
+def _list_children(node: Node, piped: bool, folders: _Directories) -> list[tuple[Node, bool, _Directories]]:
+    """The children of a node in reverse (for the stack), each with whether its input is piped, and its directories."""
     children = node.children
     if node.type == "heredoc_redirect":
         # What follows the marker (`<<EOF > f`, `<<EOF | cmd`) comes before the body in the text, but the body
         # belongs to the command before it.
-        body = [c for c in children if c.type == "heredoc_body"]
-        rest = [c for c in children if c.type != "heredoc_body"]
-        children = body + rest
-    in_pipe = piped
-    marked: list[tuple[Node, bool]] = []
+        children = sorted(children, key=lambda child: child.type != "heredoc_body")
+    if node.type in _SUBSHELLS:
+        folders = copy.copy(folders)
+    marked: list[tuple[Node, bool, _Directories]] = []
     for child in children:
         if child.type in ("|", "|&"):
-            in_pipe = True
+            piped = True
         elif child.type in ("&&", "||", ";", "\n"):
-            in_pipe = False
-        marked.append((child, in_pipe))
-    return reversed(marked)
+            piped = False
+        marked.append((child, piped, copy.copy(folders) if node.type == "pipeline" else folders))
+    return marked[::-1]
 
 
 def _add_command(
-    node: Node, source: str, piped: bool, commands: list[SimpleCommand], substitutions: list[Node]
+    node: Node, source: str, piped: bool, folders: _Directories, commands: list[SimpleCommand]
 ) -> list[Node]:
-    """Append the command of a node and the substitutions in it to the two lists; return its redirections."""
+    """Append the command of a node; return its redirections."""
     argv: list[str] = []
     redirections: list[Node] = []
     for child in node.children:
@@ -276,11 +239,9 @@ def _add_command(
             argv.append(unquote(child, source))
         elif kind in ("herestring_redirect", "file_redirect"):
             redirections.append(child)
-            continue
-        if kind not in ("word", "raw_string", "number") and child.named_child_count:
-            substitutions.extend(_find_substitutions(child))
     if argv:
-        commands.append(SimpleCommand(argv=argv, writes=[], piped=piped, start=node.start_byte))
+        commands.append(SimpleCommand(argv=argv, writes=[], piped=piped, cwd=folders.current))
+        folders.follow(argv)
     return redirections
 
 
@@ -298,18 +259,15 @@ def _find_substitutions(node: Node) -> list[Node]:
 
 
 def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> None:
-    """Add a redirection to the latest command."""
     operator = next((c.type for c in node.children if not c.is_named), "")
     target = next((c for c in reversed(node.children) if c.type in _WORD_NODES), None)
     if target is None:
         return
     name = unquote(target, source)
     if not commands:
-        commands.append(SimpleCommand(argv=[":"], writes=[], start=node.start_byte))
-    if any(c.type == "ERROR" for c in node.children):  # the grammar does not know `<>`
-        operator = "<>"
+        commands.append(SimpleCommand(argv=[":"], writes=[]))
     is_stream = operator == ">&" and re.fullmatch(r"\d*-?|\$.*", name) is not None
-    if operator in (">", ">>", ">|", "&>", "&>>", "<>", ">&") and not is_stream:
+    if operator in (">", ">>", ">|", "&>", "&>>", ">&") and not is_stream:
         if name not in _SINKS:
             commands[-1].writes.append(name)
             if operator.endswith(">>"):
@@ -436,7 +394,6 @@ def _add_placeholder(data: list[str], text: str) -> str:
 
 
 def restore(text: str, data: list[str]) -> str:
-    """Put the data of `elide` back into a text or a word."""
     if "ForetraceData" not in text:
         return text
     return _PLACEHOLDER.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)

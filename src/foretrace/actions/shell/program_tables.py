@@ -74,9 +74,12 @@ INTERPRETERS = SHELLS | split_words(
 )
 """Programs that run a script named in their arguments, besides Python."""
 SQL_CLIENTS = split_words("sqlite3 mysql psql mariadb duckdb clickhouse-client")
-OPEN_PROGRAMS = INTERPRETERS | split_words("xargs eval parallel watch awk gawk mawk dotnet swift")
-"""Programs that run what their arguments say. They are never a pure read: what may run early is decided by program
-and options only."""
+OPEN_PROGRAMS = INTERPRETERS | split_words(
+    "xargs eval parallel watch awk gawk mawk dotnet swift man info sdiff hg svn history hostname ip ifconfig ss"
+    " nvidia-smi exiftool ast-grep pdftotext ctags"
+)
+"""Programs that run what their arguments say, or write by many options. They are never a pure read: what may run early
+is decided by program and options only."""
 PYTHON = re.compile(r"(?:python|pypy|ipython)[\d.]*$")
 
 WRAPPERS = split_words(
@@ -177,7 +180,7 @@ IS_VERSION = re.compile(_VERSION)
 
 _ANY = r"(?: .*)?"
 _COMPOSE = r"compose(?: (?:-f|--file|-p|--project-name|--project-directory|--env-file|--profile) \S+)*"
-_GIT_FLAGS = r"(?:--(?:sort|format|column|all|remotes)|-[ar]?v{1,2}|-[arni]|-ra)(?:=\S+)?"
+_GIT_FLAGS = r"(?: (?:--(?:sort|format|column|all|remotes|show-current)|-[ar]?v{1,2}|-[arni]|-ra)(?:=\S+)?)*"
 _LOOKUPS = {
     "kubectl": (
         "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as --request-timeout",
@@ -195,11 +198,11 @@ _LOOKUPS = {
         "-H --host -c --context --config -l --log-level",
         rf"(?:ps|images|logs|inspect|version|info|top|port|history|stats|diff|search){_ANY}|(?:container|image|volume"
         rf"|network|context) (?:ls|list|inspect|logs|top|history){_ANY}|{_COMPOSE} (?:ps|logs|images|ls|top|port"
-        rf"|version|config){_ANY}|system (?:df|info){_ANY}|manifest inspect{_ANY}",
+        rf"|version){_ANY}|system (?:df|info){_ANY}|manifest inspect{_ANY}",
     ),
     "npm": (
         "--prefix -C -w --workspace",
-        rf"(?:ls|list|view|outdated|root|prefix|bin|whoami){_ANY}|config (?:get|list|ls){_ANY}|audit(?: -.*)?",
+        rf"(?:ls|list|view|outdated|root|prefix|bin|whoami){_ANY}|config (?:get|list|ls){_ANY}",
     ),
     "yarn": ("--cwd", rf"(?:list|why|info){_ANY}"),
     "pnpm": ("-C --dir -F --filter", rf"(?:ls|list|why){_ANY}"),
@@ -209,16 +212,11 @@ _LOOKUPS = {
         "-C -c --git-dir --work-tree --namespace",
         r"(?:log|reflog|blame|grep|ls-files|ls-tree|ls-remote|rev-parse|rev-list|describe|shortlog|cat-file|whatchanged"
         r"|annotate|merge-base|name-rev|show-ref|for-each-ref|count-objects|check-ignore|var|help|version|diff-tree"
-        r"|diff-index|diff-files|range-diff|check-attr|check-ref-format|verify-commit|verify-tag|show-branch|cherry"
-        rf"|stash (?:list|show)|worktree list|bisect (?:log|view)|remote (?:show|get-url)){_ANY}"
-        rf"|submodule(?: status{_ANY})?|notes(?: (?:show|list){_ANY})?|remote(?: -v)?"
-        r"|(?:branch|tag)(?!.* (?:-[dDmMcCfus]|--(?:delete|move|copy|force|set-upstream-to|unset-upstream"
-        rf"|edit-description))(?:[ =]|$))(?: .*)? (?:--list|-l|--contains|--no-contains|--points-at|--merged"
-        rf"|--no-merged|--show-current)(?:[ =].*)?|(?:branch|tag)(?: {_GIT_FLAGS})*"
-        r"|symbolic-ref(?: (?:--short|-q|--quiet))* [^- ]\S*"
-        r"|config(?!.* (?:--unset|--unset-all|--add|--replace-all|-e|--edit)(?: |$))(?:(?: (?:--(?:global|system|local"
-        r"|worktree|bool|int|path|type)(?:=\S+)?))* [^- ]*\.\S*|(?: .*)? (?:--list|-l"
-        rf"|--get(?:-all|-regexp|-urlmatch)?){_ANY}| (?:get|list){_ANY})",
+        rf"|range-diff|cherry|show-branch|stash (?:list|show)|worktree list|remote (?:show|get-url)){_ANY}"
+        rf"|remote(?: -v)?|submodule(?: status{_ANY})?|(?:branch|tag){_GIT_FLAGS}"
+        r"(?: (?:--list|-l|--(?:no-)?(?:contains|merged)|--points-at)"
+        rf"(?:[ =][^ -]\S*)?)?{_GIT_FLAGS}|config(?: --(?:global|system|local|worktree))*(?: --list| -l| list"
+        r"|(?: --get(?:-all|-regexp)?| get)? [\w-]+\.\S*)",
     ),
 }
 LOOKUPS = {name: (split_words(flags), re.compile(pattern)) for name, (flags, pattern) in _LOOKUPS.items()}
@@ -235,36 +233,14 @@ _OPERAND = r"(?!-.|\+?(?:0x[\da-fA-F]+|\d+)$).+"
 _WRITING_ARGUMENTS = {
     "date": r"-(?!I)[a-zA-Z]*s|--set|\d",
     "find": r"-f(?:print|ls)",
-    "less": r"-[oO]|--log-file|--LOG-FILE|\++(?![\d/?gGpF%]|$)",
-    "more": r"\++(?![\d/]|$)",
-    "tree info shuf": r"-o|--output",
-    "diff": r"--output(?:=|$)",
-    "sdiff": r"-o|--output",
+    "less more": r"-[oO]|--log-file|--LOG-FILE|\++(?![\d/?gGpF%]|$)",
+    "tree shuf diff base64": r"-[a-zA-Z]*o|--output",
     "sort": r"--compress-program",
     "yq": r"-[a-zA-Z]*i|--in-?place",
-    "history": r"-[acdnrws]",
     "file": r"-C|--compile",
-    "base64": r"-[a-zA-Z]*o|--output",
-    "svn": r"--(?:diff-cmd|editor-cmd|config-option|config-dir)",
-    "man": r"-[PH]|--pager|--html",
-    "ss": r"-\w*K|--kill",
-    "ag": r"--pager",
-    "bat": r"--pager(?!=(?:cat|never|less)?$)",
+    "ag bat rg": r"--pager(?!=(?:cat|never|less)?$)|--pre(?:=|$)|--hostname-bin",
     "go": r"--?(?:toolexec|exec)\b|-mod=mod$",
-    "npm": r"--(?:fix|force)$",
-    "kubectl": r"--(?:output-directory|profile)",
-    "hg": r"--config|-o|--output",
-    "ip": r"-b|(?:exec|add|del|delete|set|flush|replace|change|append|restore)$",
-    "ifconfig": r"\d+\.\d+\.|(?:up|down|add|del|netmask)$",
-    "nvidia-smi": r"-r|--gpu-reset|-pm|-pl|-c$|-e$|-ac|-lgc",
-    "exiftool": r"-[\w:]+[-+<]?=|-overwrite_original|-delete_original",
-    "ast-grep": r"-U|--update-all",
-    "rg": r"--pre$|--pre=|--hostname-bin",
-    "hostname": r"[^-\n]|-$",
     "uniq xxd": rf"{_OPERAND}$[\s\S]*^{_OPERAND}",
-    "pdftotext": rf"(?!{_NOWHERE}).*\Z",
-    "ctags": r"\A(?![\s\S]*^-x$)",
-    "docker docker-compose": r"config$[\s\S]*^(?:-o|--output|--lock)",
     "curl": (
         rf"(?:-[A-Za-z#]*o|--output|-D|--dump-header)(?:=|\n)?+(?!{_NOWHERE})|-[A-Za-z#]*O[A-Za-z#]*$|--remote-name"
         r"|-[cK](?!-)|--cookie-jar|--config|--trace|--etag-save|--hsts|--libcurl|--stderr"

@@ -46,17 +46,14 @@ class Predictor(Protocol):
 
 
 def list_tools(rows: Sequence[DatasetRow]) -> list[str]:
-    """Names of the tools that the rows call, sorted."""
     return sorted({call.tool for row in rows for call in row.calls})
 
 
 def name_target(row: DatasetRow) -> ActionAndTool:
-    """Action and first tool of a row's step."""
     return row.action, row.calls[0].tool if row.calls else ""
 
 
 def name_turn(turn: PastTurn) -> ActionAndTool:
-    """Action and first tool of a past turn."""
     action = turn.label.action
     return "" if action is None else str(action), turn.calls[0].name if turn.calls else ""
 

@@ -41,7 +41,6 @@ class Markov:
         self._counts: dict[_Context, Counter[ActionAndTool]] = {}
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
-        """Count what follows each context of up to `order` turns."""
         self._tools = frozenset(list_tools(rows))
         self._counts = {}
         for row in rows:
@@ -50,7 +49,6 @@ class Markov:
                 self._counts.setdefault(context[len(context) - length :], Counter())[target] += 1
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
-        """The most likely types after the last turns."""
         return rank_actions(self.measure_shares(self._find_context(prompt)), k)
 
     def _find_context(self, prompt: Sequence[ChatText]) -> _Context:

@@ -63,7 +63,6 @@ class Memory:
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
-        """Learn the templates, and fit the ranker on folds of the rows."""
         self._tools = tuple(list_tools(rows))
         self._known_tools = frozenset(self._tools)
         counted = [_count_row(row, read_prompt(row.prompt, self._known_tools), self._tools) for row in rows]
@@ -90,7 +89,6 @@ class Memory:
         )
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
-        """The most likely calls."""
         view = read_prompt(prompt, self._known_tools)
         candidates, features = self._describe(view, self._types.measure_types(view))
         if not candidates:
@@ -104,14 +102,12 @@ class Memory:
         ]
 
     def _describe(self, view: PromptView, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
-        """The candidates and their features; `types` are the probabilities of the action types."""
         context = find_context(view, self._tools)
         candidates = list_candidates(view, context, self._book)
         return candidates, _make_features(view, candidates, types, context.agent.split())
 
 
 def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
-    """The fold of each row: groups stay together, and folds are about equally large."""
     sizes = Counter(row.group for row in rows)
     filled = dict.fromkeys(range(_FOLDS[len(rows) >= _FEW_ROWS]), 0)
     fold_of: dict[str, int] = {}
@@ -138,7 +134,6 @@ def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Co
 def _make_features(
     view: PromptView, candidates: Candidates, types: Mapping[str, float], tools: Sequence[str]
 ) -> np.ndarray:
-    """One row of features for each candidate."""
     turns = view.turns
     last_calls = turns[-1].calls if turns else ()
     last_tool = last_calls[0].name if last_calls else ""
@@ -170,7 +165,6 @@ def _make_features(
 
 
 def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:
-    """The features that all candidates of a prompt share."""
     since_write = next((ago for ago, turn in enumerate(reversed(turns)) if is_write(turn)), 20)
     since_check = next((ago for ago, turn in enumerate(reversed(turns)) if turn.label.action == "verifier"), 20)
     last_action = str(turns[-1].label.action) if turns else ""

@@ -58,7 +58,6 @@ class Regression:
         """Probabilities at rows of the last fit, by index, from a model that had not learned from their group."""
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
-        """Fit the model, its temperature, and the tools of each type."""
         self._known_tools = frozenset(list_tools(rows))
         views = [read_prompt(row.prompt, self._known_tools) for row in rows]
         self._tools = _count_tools(rows, views)
@@ -75,12 +74,10 @@ class Regression:
         self._weights, self._bias = np.ascontiguousarray(weights.T) / temperature, bias / temperature
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
-        """The most likely types."""
         view = read_prompt(prompt, self._known_tools)
         return rank_actions(self._spread_over_tools(self.measure_types(view), view), k)
 
     def measure_types(self, view: PromptView) -> dict[str, float]:
-        """Probability of each known action type."""
         indices, values = self._join(Counter(_hash_words(view)), view)
         return self._name_shares(values @ self._weights[indices] + self._bias)
 
@@ -113,7 +110,6 @@ class Regression:
 
 
 def _count_tools(rows: Sequence[DatasetRow], views: Sequence[PromptView]) -> dict[tuple[str, str], Counter[str]]:
-    """How often each tool was called, by action and last tool (`*`: any)."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row, view in zip(rows, views, strict=True):
         action, tool = name_target(row)
@@ -139,7 +135,6 @@ def _hash_feature(name: str) -> int:
 
 
 def _name_last_turns(view: PromptView) -> Iterable[str]:
-    """Feature names of the last two turns."""
     last = ["start"] * 2 + ["/".join(name_turn(turn)) for turn in view.turns[-2:]]
     yield f"1 {last[-1]}"
     yield f"2 {last[-2]}"
@@ -153,7 +148,6 @@ def _name_success(back: int, turn: PastTurn) -> str:
 
 
 def _name_history(view: PromptView) -> Iterable[str]:
-    """Names of the other history features."""
     names = ["/".join(name_turn(turn)) for turn in view.turns]
     last = ["start"] * 3 + names
     yield f"3 {last[-3]}"

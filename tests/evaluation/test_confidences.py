@@ -1,4 +1,4 @@
-"""A verifier on guesses: AUROC is that of scikit-learn, thresholds come from other guesses than those measured."""
+"""Confidences and scores: calibration, a verifier's thresholds, and a cascade, against scikit-learn and plain numpy."""
 
 from __future__ import annotations
 
@@ -14,17 +14,64 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus, rows
-from foretrace.api.datasets import build
+from evaluation.planted import build_dataset, write_lines
 from foretrace.core.errors import PredictionError
-from foretrace.core.store import write_traces
+from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.confidences import find_threshold, measure_auroc
+from foretrace.evaluation.confidences import (
+    BINS,
+    choose_half,
+    find_threshold,
+    measure_auroc,
+    measure_calibration,
+    measure_cascade,
+)
+from foretrace.evaluation.dataset_rows import GoldStep
+from foretrace.evaluation.figures import JudgedSteps, judge_guesses
 from foretrace.evaluation.score import score
-from foretrace.evaluation.score_report import AcceptRow, VerifierScore
+from foretrace.evaluation.score_report import AcceptRow, Calibration, CascadeRow, VerifierScore
 
 Row = dict[str, Any]
 WRONG = {"action": "BLOCKED", "tool": "nothing", "arguments": {}}
 _COARSE = st.sampled_from([-3.0, 0.0, 0.25, 0.5, 7.0])
+_GUESSES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40)
+_SOME = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
+_COARSE_GUESSES = st.lists(st.tuples(_SOME, st.booleans()), min_size=1, max_size=12)
+
+
+def measure(guesses: list[tuple[float, bool]]) -> Calibration:
+    confidence, right = (np.array(column) for column in zip(*guesses, strict=True))
+    found = measure_calibration(confidence.astype(float), right.astype(bool), "guess")
+    assert found is not None
+    return found
+
+
+@given(guesses=_GUESSES)
+def test_laws(guesses: list[tuple[float, bool]]) -> None:
+    from sklearn.metrics import brier_score_loss
+
+    found = measure(guesses)
+    assert 0 <= found.ece <= 1 and 0 <= found.aurc <= 1 and len(found.bins) == BINS
+    assert sum(each.n for each in found.bins) == found.n == len(guesses)
+    mean_gap = abs(np.mean([c for c, _ in guesses]) - np.mean([r for _, r in guesses]))
+    assert found.ece >= mean_gap - 1e-4, "bins can only add to what is off on the whole"
+    confidence, right = zip(*guesses, strict=True)
+    assert found.brier == pytest.approx(brier_score_loss(right, confidence, pos_label=True), abs=1e-4)
+    coverages = [row.coverage for row in found.coverage]
+    assert coverages == sorted(coverages), "whoever bears more risk takes more"
+    shuffled = guesses[:]
+    random.Random(0).shuffle(shuffled)
+    assert measure(shuffled) == found
+
+
+def test_a_planted_calibration_is_measured_as_what_it_is() -> None:
+    rng = random.Random(2)
+    drawn = [rng.random() for _ in range(20_000)]
+    honest = measure([(c, rng.random() < c) for c in drawn])
+    boastful = measure([(min(1.0, c + 0.2), rng.random() < c) for c in drawn])
+    assert honest.ece < 0.02
+    assert boastful.ece == pytest.approx(0.18, abs=0.02), "above .8 it cannot boast by .2 any more"
+    assert honest.aurc == pytest.approx(0.25, abs=0.01), "mean over coverage c of the mean risk c / 2"
 
 
 @given(pairs=st.lists(st.tuples(_COARSE | st.floats(-9, 9), st.booleans(), st.sampled_from("abc")), min_size=1))
@@ -67,10 +114,7 @@ def test_the_threshold_is_the_lowest_that_is_precise_enough(guesses: list[tuple[
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("accept")
-    write_traces(corpus(40), folder / "traces")
-    build(folder / "traces", out=folder / "dataset", split=(0.1, 0.4, 0.5), statistical_gates=False)
-    return folder / "dataset"
+    return build_dataset(tmp_path_factory.mktemp("accept"), corpus(40), split=(0.1, 0.4, 0.5))
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +129,9 @@ def validation(dataset: Path) -> list[Row]:
 
 @pytest.fixture
 def verified(dataset: Path, tmp_path: Path) -> Callable[..., VerifierScore]:
-    def write(name: str, lines: list[Row]) -> Path:
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return path
-
     def run(lines: list[Row], validation: list[Row] | None = None) -> VerifierScore:
-        given = None if validation is None else write("v.jsonl", validation)
-        found = score(write("p.jsonl", lines), dataset, validation=given).verifier
+        given = None if validation is None else write_lines(tmp_path / "v.jsonl", *validation)
+        found = score(write_lines(tmp_path / "p.jsonl", *lines), dataset, validation=given).verifier
         assert found is not None
         return found
 
@@ -170,9 +209,6 @@ def test_thresholds_never_come_from_what_is_measured(verified: Any, gold: list[R
 
 
 def test_the_halves_are_whole_groups(gold: list[Row]) -> None:
-    from foretrace.evaluation.confidences import choose_half
-    from foretrace.evaluation.dataset_rows import GoldStep
-
     steps = [GoldStep("k", n, "t", r["group"], "s", "repair", "", (), "", (), ()) for n, r in enumerate(gold)]
     first = choose_half(steps)
     groups = [{step.group for step, chosen in zip(steps, first, strict=True) if chosen == side} for side in (0, 1)]
@@ -187,3 +223,61 @@ def test_bad_validation_guesses(verified: Any, gold: list[Row], validation: list
         verified(good, good)
     with pytest.raises(PredictionError, match=r"rows of the config eval; rows of proposer are wanted here"):
         verified(good, [{"predictions": 1, "config": "eval"}, *good])
+
+
+GROUPS = 7
+
+
+def judged(count: int = 90, seed: int = 0) -> tuple[JudgedSteps, list[str]]:
+    """Steps of which a sure guess is right more often; some lack a guess, a score or both."""
+    rng = random.Random(seed)
+    steps: list[GoldStep] = []
+    guesses: dict[tuple[str, int], list[Prediction]] = {}
+    for number in range(count):
+        call = PredictedCall(tool="bash", arguments='{"command":"ls"}')
+        step = GoldStep(
+            key=f"k{number}", step=2, task=f"t{number % 20}", group=f"g{number % GROUPS}", source="s",
+            action="file_read", tool="bash", calls=(call,), effect="pure_read", slices=("natural",),
+            next_actions=("file_read",),
+        )  # fmt: skip
+        steps.append(step)
+        if rng.random() < 0.9:
+            sure = round(rng.random(), 2)
+            right = rng.random() < sure
+            guess = Prediction(
+                key=step.key, step=2, rank=1, action="file_read" if right else "repair", calls=(call,),
+                confidence=None if rng.random() < 0.1 else sure, score=None if rng.random() < 0.1 else sure * 2 - 3,
+            )  # fmt: skip
+            guesses[step.key, 2] = [guess]
+    return judge_guesses(steps, guesses, "call"), [step.group for step in steps]
+
+
+def recompute(of: JudgedSteps, groups: list[str], row: CascadeRow, cost: float) -> list[list[float]]:
+    """Value, low and high of the four figures, drawn group by group as the rows say."""
+    values = {"verifier": of.score, "confidence": of.confidence, "all guesses": np.zeros(len(groups))}[row.by]
+    least = -np.inf if row.threshold is None else row.threshold - 5e-7
+    taken = (of.action >= 0) & (np.nan_to_num(values, nan=-np.inf) >= least)
+    names = sorted({*groups})
+    rng = np.random.default_rng(3)
+    draws = [np.arange(len(names)), *(rng.integers(0, len(names), len(names)) for _ in range(1000))]
+    members = [np.flatnonzero(np.array(groups) == name) for name in names]
+    figures: list[list[float]] = []
+    for drawn in draws:
+        rows = np.concatenate([members[number] for number in drawn])
+        t, r = taken[rows], of.is_right()[rows]
+        figures.append([t.mean(), r[t].mean() if t.any() else np.nan, (r | ~t).mean(), cost + (~t).mean()])
+    whole = np.array(figures)
+    low, high = np.nanquantile(whole[1:], (0.025, 0.975), axis=0)
+    return [[*each] for each in zip(whole[0], low, high, strict=True)]
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.25])
+def test_each_figure_is_the_plain_one(cost: float) -> None:
+    of, groups = judged()
+    rows = list(measure_cascade(of, Resamples(groups, 3), name="p", cost=cost))
+    assert {row.by for row in rows} == {"verifier", "confidence", "all guesses"} and len(rows) > 15
+    for row in rows:
+        found = [row.accepted, row.precision, row.accuracy, row.cost]
+        expected = recompute(of, groups, row, cost)
+        for share, numbers in zip(found, expected, strict=True):
+            assert [share.value, share.low, share.high] == pytest.approx(numbers, abs=6e-5)
