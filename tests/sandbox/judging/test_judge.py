@@ -120,19 +120,12 @@ def test_a_fatal_call_leaves_the_tests_before_it_passed(judged: Judge, kind: str
     what, ending = FATAL[kind]
     code = f"def f(x):\n    if x == 2:\n        {what}\n    return x"
     verdict = judged(code, *(f"assert f({n}) == {n}" for n in range(5)), wall_s=0.4)
-    after = kind != "hang"  # which takes all the time that there is
-    assert outcome(verdict) == [True, True, False, after, after]
+    assert outcome(verdict) == [True, True, False, False, False]
     assert verdict.ending == ending and verdict.tests[2].error
     called = judged(code, "x = 1\n" + "\n".join(f"assert f({n} * x) == {n}" for n in range(5)), wall_s=0.4)
     assert called.integrity == "calls" and outcome(called) == [True, True, False, False, False]
     swallowed = "try:\n    f(2)\nexcept BaseException:\n    pass\nassert f(1) == 1"
     assert outcome(judged(code, swallowed, wall_s=0.4)) == [False]
-
-
-def test_there_are_at_most_three_processes(judged: Judge) -> None:
-    verdict = judged("import os\ndef f(x): os._exit(0)", *["assert f(1) == 1"] * 5)
-    assert outcome(verdict) == [False] * 5
-    assert [test.error for test in verdict.tests].count("not run") == 2
 
 
 @in_portions
