@@ -16,7 +16,7 @@ import msgspec
 
 from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import ProblemError
-from foretrace.core.problem import Problem, Test
+from foretrace.core.problem import Problem
 from foretrace.core.python_source import PARSE_ERRORS, parse_quietly, try_parse
 from foretrace.rows.base import Hub
 
@@ -171,15 +171,18 @@ def check_problem(problem: Problem) -> Problem:
     if len(programs) > 1:
         raise UnusableError("tests made of code and cases of a program do not go together")
     if programs == {True}:
-        _check_cases(problem, tests)
+        if problem.entry_point is not None:
+            raise UnusableError("cases with stdin and stdout test a whole program: leave entry_point out")
+        if any(test.code or test.stdout is None for test in tests):
+            raise UnusableError("a case needs a stdout (and a stdin, unless it is empty), and no code")
         return problem
     if problem.entry_point is None:
         raise UnusableError("tests made of code need an entry_point, the name of the function or class to call")
     for test in tests:
         if not test.code.strip():
             raise UnusableError("an empty test")
-        _check_code(test.code, "a test")
-    _check_code(problem.setup, "the setup")
+        parse_code(test.code, "a test is ")
+    parse_code(problem.setup, "the setup is ")
     return problem
 
 
@@ -195,19 +198,19 @@ def get_text(row: ProblemRow, key: str) -> str:
     return value
 
 
-def parse_code(code: str) -> ast.Module:
+def parse_code(code: str, what: str = "") -> ast.Module:
     """The syntax tree of the code.
 
     Raises:
-        UnusableError: it is not Python; the message shows the line.
+        UnusableError: it is not Python; the message begins with `what` and shows the line.
     """
     try:
         return parse_quietly(code)
     except SyntaxError as error:
         line = f": {error.text.strip()[:80]}" if error.text else ""
-        raise UnusableError(f"not Python: {error.msg} (line {error.lineno}{line})") from None
+        raise UnusableError(f"{what}not Python: {error.msg} (line {error.lineno}{line})") from None
     except PARSE_ERRORS as error:
-        raise UnusableError(f"not Python: {error or type(error).__name__}") from None
+        raise UnusableError(f"{what}not Python: {error or type(error).__name__}") from None
 
 
 def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
@@ -215,21 +218,6 @@ def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunction
     tree = try_parse(code)
     body = tree.body if tree else []
     return {n.name: n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-
-
-def _check_cases(problem: Problem, tests: Iterable[Test]) -> None:
-    if problem.entry_point is not None:
-        raise UnusableError("cases with stdin and stdout test a whole program: leave entry_point out")
-    for test in tests:
-        if test.code or test.stdout is None:
-            raise UnusableError("a case needs a stdout (and a stdin, unless it is empty), and no code")
-
-
-def _check_code(code: str, what: str) -> None:
-    try:
-        parse_code(code)
-    except UnusableError as error:
-        raise UnusableError(f"{what} is {error}") from None
 
 
 def _find_id(row: dict[str, Any]) -> str | None:
