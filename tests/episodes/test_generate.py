@@ -32,9 +32,8 @@ from episodes.generating import (
 )
 from fakes.model_server import ModelServer, serving
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
-from foretrace.core.errors import ModelError, ProblemError, SandboxError, StoreError, UsageError
-from foretrace.core.journal import Journal, JournalIndex
-from foretrace.core.problem import Problem
+from foretrace.core.errors import ModelError, SandboxError, StoreError, UsageError
+from foretrace.core.journal import JournalIndex
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Usage
 from foretrace.episodes.generate import engine as engine
@@ -46,7 +45,7 @@ from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models import throttle
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
-from models.served import model_at
+from models.served import PATHS, model_at
 
 
 def test_every_attempt_is_a_trace_and_the_sums_are_right(ground: Ground, tmp_path: Path) -> None:
@@ -210,33 +209,6 @@ def test_a_disk_that_fails_stops_the_run_and_loses_nothing(
     assert ground.generate(tmp_path / "t", right).counts.already_done == durable
 
 
-def test_an_interrupt_keeps_what_is_finished(ground: Ground, tmp_path: Path) -> None:
-    done = [0]
-
-    async def hang(request: Request) -> Completion:
-        if number_in(request) >= 3:
-            await asyncio.sleep(60)
-        return Completion(text=right(request))
-
-    def note(status: RunProgress) -> None:
-        done[0] = status.done
-
-    async def run() -> None:
-        work = engine.generate(
-            PROBLEMS, Tools(), answering(hang), ground.sandbox, tmp_path / "t", SETTINGS, progress=note
-        )
-        running = asyncio.create_task(work)
-        while done[0] < 3:
-            await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    ground.runner.run(run())
-    assert len(stored(tmp_path / "t")) == 3
-    assert ground.generate(tmp_path / "t", right).counts.done == 3
-
-
 def _costing(used: Callable[[int], int], most_in_flight: list[int]) -> Scripted:
     """A model whose attempts take two requests, each of `used(problem)` tokens, half of them in the prompt."""
     inside = 0
@@ -274,20 +246,6 @@ def test_a_budget_is_used_and_not_overstepped_by_attempts_that_are_alike(
     assert report.stopped and "no room for another attempt" in report.stopped and report.counts.remaining > 0
     assert (concurrency == 1) == (inside[0] == 1), "it waits no longer than it must"
     assert report.counts.done == len(stored(tmp_path / "t")) == used // 860
-
-
-@pytest.mark.parametrize("concurrency", [1, 64])
-def test_a_budget_is_overstepped_by_what_those_in_flight_use_above_the_average_at_most(
-    ground: Ground, tmp_path: Path, concurrency: int
-) -> None:
-    def uneven(number: int) -> int:
-        return 100 if number % 4 else 1_000  # 200 or 2,000 an attempt
-
-    model, problems = _costing(uneven, [0]), tuple(map(plus, range(120)))
-    report = ground.generate(tmp_path / "t", model, problems, concurrency=concurrency, budget=Budget(tokens=20_000))
-    used = report.prompt_tokens + report.completion_tokens
-    assert 0.8 * 20_000 <= used <= 20_000 + concurrency * (2_000 - 200)
-    assert report.counts.remaining > 0
 
 
 def test_attempts_that_used_nothing_are_no_measure(ground: Ground, tmp_path: Path) -> None:
@@ -354,38 +312,6 @@ def test_options_of_redaction_are_checked_first(ground: Ground, tmp_path: Path) 
             ground.generate(tmp_path / out, model, redact=False, redact_emails=True)
 
 
-@pytest.mark.parametrize(
-    ("problems", "told"),
-    [
-        ([], "no problem"),
-        ([plus(1), plus(1)], "two problems have the id"),
-        ([plus(1), Problem(id="bare", statement="s")], "bare has no tests"),
-    ],
-)
-def test_problems_that_cannot_be_attempted(ground: Ground, tmp_path: Path, problems: list[Problem], told: str) -> None:
-    with pytest.raises(ProblemError, match=told):
-        ground.generate(tmp_path / "t", right, problems)
-    assert not (tmp_path / "t").exists()
-
-
-def served(ground: Ground, out: Path, server: ModelServer, fault: dict[str, Any], **settings: Any) -> GenerateReport:
-    """Generate against a server that begins to fail after the probe; one request an attempt."""
-    with serving(server) as running:
-        model = model_at("openai", running.url, retries=4, options={"backoff_s": "0.01"})
-        try:
-            ground.runner.run(model.probe())
-            running.fault("/v1/chat/completions", after=2, **fault)
-            return ground.generate(out, model, protocol=OneReply(), **settings)
-        finally:
-            ground.runner.run(model.close())
-
-
-@pytest.mark.parametrize("fault", [{"status": 500}, {"status": 429}, {"how": "cut"}])
-def test_faults_of_a_server_end_in_retries(ground: Ground, tmp_path: Path, fault: dict[str, Any]) -> None:
-    report = served(ground, tmp_path / "t", ModelServer(say=adds), {**fault, "times": 5}, samples=3)
-    assert (report.counts.done, report.success, report.counts.errors) == (18, 1.0, {})
-
-
 def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle.ThrottledModel.__init__, "__kwdefaults__", {"max_failed_rounds": 4, "pause_s": 0.02})
     asked = 0
@@ -432,24 +358,45 @@ def test_progress_and_report_say_where_it_stands_and_what_the_server_can_do(
     assert {t.provenance.capabilities["context_length"] for t in stored(tmp_path / "t").values()} == {4096}
 
 
-def test_what_is_being_written_when_a_failure_ends_the_run_is_counted(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    append, reports = Journal.append, list[engine.GenerateReport]()
+# Settings of the model tell attempts apart, ports do not.
 
-    def append_slowly(self: Journal, lines: list[bytes]) -> None:
-        time.sleep(0.5)
-        append(self, lines)
 
-    def refuse_the_second(request: Request) -> str:
-        if number_in(request) == 1:
-            raise ModelError("used up", kind="quota")
-        return right(request)
+def run(
+    ground: Ground,
+    out: Path,
+    kind: str = "ollama",
+    *,
+    fault: dict[str, Any] | None = None,
+    samples: int = 1,
+    **server: Any,
+) -> GenerateReport:
+    """Generate at a server of its own; the fault begins behind the probe."""
+    with serving(ModelServer(say=adds)) as running:
+        model = model_at(kind, running.url, **server)
+        try:
+            ground.runner.run(model.probe())
+            if fault is not None:
+                running.fault(PATHS[kind], **fault)
+            return ground.generate(out, model, protocol=OneReply(), samples=samples)
+        finally:
+            ground.runner.run(model.close())
 
-    monkeypatch.setattr(Journal, "append", append_slowly)
-    settings, model = msgspec.structs.replace(SETTINGS, concurrency=1), saying(refuse_the_second)
+
+def test_settings_that_change_the_text_make_other_attempts_and_are_recorded(ground: Ground, tmp_path: Path) -> None:
     out = tmp_path / "t"
-    work = engine.generate(PROBLEMS, Tools(), model, ground.sandbox, out, settings, on_failure=reports.append)
-    with pytest.raises(ModelError, match="used up"):
-        ground.runner.run(work)
-    assert len(stored(out)) == reports[0].counts.done == 1
+    settings: list[dict[str, Any]] = [{"options": {"think": "true"}}, {"options": {"think": "high"}}]
+    for server in [*settings, {}, {"context_length": 2048}]:
+        assert run(ground, out, **server).counts.already_done == 0, server
+        assert run(ground, out, **server).counts.already_done == 6, server
+    told = [t.provenance.sampling for t in stored(out).values()]
+    assert len(told) == 24 and sorted({each["context_length"] for each in told}) == [2048, 8192]
+    assert [sum(each.get("options") == {"think": think} for each in told) for think in ("true", "high")] == [6, 6]
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path, kind: str) -> None:
+    run(ground, tmp_path / "a", kind)
+    run(ground, tmp_path / "b", kind, options={"backoff_s": "0.02"}, retries=2)
+    assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
+    assert run(ground, tmp_path / "a", kind).counts.already_done == 6
+    assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())

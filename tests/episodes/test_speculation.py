@@ -20,7 +20,7 @@ from episodes.generating import PROBLEMS, Ground, stored
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.completion import Completion, Request
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import ModelError, StoreError, UsageError
+from foretrace.core.errors import UsageError
 from foretrace.core.journal import JournalIndex, count_unsealed, find_journals
 from foretrace.core.predictions import GUESSES_FILE, PredictedCall, Prediction, read_predictions
 from foretrace.core.problem import Ending, RunResult
@@ -33,12 +33,10 @@ from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.speculation_report import (
     LAUNCHES_FILE,
-    REPORT_FILE,
     SpeculationReport,
     SpeculationSettings,
     read_launches,
 )
-from foretrace.episodes.workspace import Workspace
 from foretrace.models.servers.scripted import Scripted
 from foretrace.registry import make_protocol
 from foretrace.sandbox.base import Limits, SandboxSettings
@@ -286,31 +284,6 @@ def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path
     assert sum(row.launched for row in report.rows.values()) == 0
 
 
-@pytest.mark.parametrize(
-    ("protocol", "tool", "reply"),
-    [
-        pytest.param("interleaved_tools", "python", "<code>\nx = 1\n</code>", marks=pytest.mark.slow),
-        ("tools", "run_tests", "<code>\ndef plus(x):\n    return x\n</code>"),
-    ],
-)
-def test_cpu_time_of_dropped_runs_is_counted_and_no_more_runs_once_it_is_enough(
-    ground: Ground, tmp_path: Path, protocol: str, tool: str, reply: str
-) -> None:
-    def say(asked: Request) -> str:
-        return reply if len(asked.messages) < 3 else "<verify>So.</verify>"
-
-    def wasted(limit: float | None) -> SpeculationReport:
-        how: dict[str, Any] = {"samples": 1, "model": Waits(say, 0.05), "concurrency": 1, "max_wasted": limit}
-        report = attempt(ground, tmp_path / str(limit), protocol, Says((tool, LOOP[1])), **how)
-        assert report is not None
-        return report
-
-    report = wasted(None)
-    assert 0 < report.wasted_cpu_s < report.wasted_s
-    assert report.wasted_cpu_s == sum(row.wasted_cpu_s for row in report.rows.values())
-    assert wasted(0.0).guesses == 0
-
-
 def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: Ground) -> None:
     speculation = Speculation(NextTests(), ground.sandbox)
     with pytest.raises(UsageError, match="needs isolation level 2, and this is level 1"):
@@ -419,53 +392,6 @@ def test_guesses_are_limited_by_confidence_and_late_ones_are_counted(ground: Gro
     assert ask(Says(LOOP, confidence=0.4), threshold=0.5)[0] == ask(Says(LOOP), threshold=0.5)[0] == [0, 0]
     counts, report = ask(Never())
     assert (counts, report.late) == ([], 2)
-
-
-def test_a_failure_inside_is_reported_and_a_run_that_ends_in_an_error_leaves_its_figures(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: object) -> bool:
-        raise TypeError("a bug")
-
-    def refuse(request: Request) -> str:
-        if any(m.role == "assistant" for m in request.messages):
-            raise ModelError("bad key", final=True)
-        return "<code>\nx = 1\n</code>"
-
-    monkeypatch.setattr(Workspace, "begin_early", fail)
-    with pytest.raises(ModelError, match="bad key"):
-        attempt(ground, tmp_path / "t", "interleaved_tools", Says(LOOP), samples=1, model=Waits(refuse))
-    written = json.loads((tmp_path / "t" / REPORT_FILE).read_text())
-    assert written["failed"] == "TypeError: a bug" and written["guesses"]
-
-
-def test_an_attempt_that_is_tried_again_leaves_the_guesses_at_its_last_try(ground: Ground, tmp_path: Path) -> None:
-    failed: set[str] = set()
-
-    def fail_once(request: Request) -> str:
-        task = request.messages[1].content
-        if len(request.messages) > 2 and task not in failed:
-            failed.add(task)
-            raise ModelError("it broke off", kind="stream")
-        return "<code>\ndef plus(x):\n    return x\n</code>" if len(request.messages) == 2 else "<verify>So.</verify>"
-
-    proposer = Says(("run_tests", {"code": "x = 1"}))
-    attempt(ground, tmp_path / "t", "tools", proposer, samples=1, model=Waits(fail_once))
-    assert len(failed) == len(PROBLEMS)
-    guesses = read_predictions(tmp_path / "t" / GUESSES_FILE).by_step()
-    assert {*guesses} == {(key, step) for key in stored(tmp_path / "t") for step in (2, 4)}
-
-
-def test_figures_that_cannot_be_written_do_not_hide_why_the_run_ended(ground: Ground, tmp_path: Path) -> None:
-    def refuse(request: Request) -> str:
-        (tmp_path / "t" / REPORT_FILE).mkdir(exist_ok=True)
-        raise ModelError("bad key", final=True)
-
-    with pytest.raises(ModelError, match="bad key"):
-        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1, model=Waits(refuse))
-    with pytest.raises(StoreError, match=REPORT_FILE):
-        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1)
-    assert len(stored(tmp_path / "t")) == len(PROBLEMS)
 
 
 class WaitsForLaunches(Scripted):

@@ -10,18 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.model_server import ModelServer
 from foretrace.core.completion import ChatMessage, Completion, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Message, Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.requirements import find_token_model
-from foretrace.episodes.rollout import rollout
 from foretrace.episodes.token_context import TokenContext
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
-from models.served import model_at
 from protocols.play import ADD, RIGHT, WRONG, Stage
 
 END = 7
@@ -160,23 +156,6 @@ def play(
     return stage.runner.run(live()), prompts
 
 
-def test_each_prompt_is_the_one_before_with_what_was_sampled_and_injected(stage: Stage) -> None:
-    trace, prompts = play(
-        stage,
-        Letters(),
-        sampled("<think>", CALL, "</tool_call>", finish="stop_sequence", text="<think>" + CALL),
-        sampled("So it is. ", FINAL),
-    )
-    first, answer, last = turn_of(trace)
-    assert trace.outcome.success and "42" in answer.content
-    assert first.sampled and answer.sampled and last.sampled
-    assert (answer.injected, answer.train, answer.sampled.logprobs) == (True, False, ())
-    assert answer.sampled.token_ids == tuple(map(ord, answer.content))
-    assert prompts[1] == prompts[0] + first.sampled.token_ids + answer.sampled.token_ids
-    assert [m.sampled.exact for m in (first, answer, last) if m.sampled] == ["token"] * 3
-    assert last.sampled.token_ids[-1] == END and len(last.sampled.logprobs) == 3
-
-
 def test_an_end_after_which_the_turn_goes_on_is_taken_back(stage: Stage) -> None:
     trace, prompts = play(stage, Letters(), sampled("<think>", "Hm."), sampled(FINAL))
     first, reminder, last = turn_of(trace)
@@ -245,38 +224,3 @@ def test_the_trace_holds_the_stream(stage: Stage, said: list[tuple[list[str], st
         whole += message.sampled.token_ids if message.sampled else ()
     assert [tuple(whole[: len(prompt)]) for prompt in prompts] == prompts
     assert {len(prompt) for prompt in prompts} <= set(starts)
-
-
-# --- at a server
-
-
-@pytest.mark.parametrize("kind", ["openai", "llamacpp"])
-def test_a_turn_at_a_server_that_takes_ids(stage: Stage, kind: str) -> None:
-    """The model ends its turn, is told to go on, calls, and answers: the turn has its text and its ids alone."""
-    said = ["<think>Hm, let me see.", f"Now:{CALL}</tool_call>never", f"So.{FINAL}"]
-    server = ModelServer(ids=True, like_llama=kind == "llamacpp")
-
-    async def live() -> Trace:
-        async with server, model_at(kind, server.url) as model:
-            found = await model.probe()
-            probed = server.completions
-            server.say = lambda asked: said[asked.number - probed]
-            tokens = find_token_model(model, found)
-            assert tokens is not None
-            return await rollout(Episode(ADD, Inline(), stage.sandbox, tokens=tokens), model, Sampling())
-
-    trace = stage.runner.run(live())
-    assert trace.outcome.success, trace.outcome
-    turn = turn_of(trace)
-    assert [m.content for m in turn if m.role == "assistant"] == [said[0], said[1].removesuffix("never"), said[2]]
-    assert all(m.sampled and m.sampled.exact == "token" for m in turn)
-    whole = list(turn[0].sampled.prompt_token_ids or ()) if turn[0].sampled else []
-    for message in turn:
-        assert message.sampled
-        own = message.sampled.token_ids
-        assert len(message.sampled.logprobs) == (0 if message.injected else len(own))
-        ended = "<|im_end|>" if message is turn[-1] else ""
-        assert server.decode(list(own)) == message.content + ended
-        whole += own
-    last = next(seen.body["prompt"] for seen in reversed(server.requests) if "prompt" in seen.body)
-    assert whole[: len(last)] == last

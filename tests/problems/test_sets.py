@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import UnusableRow, check_problem, check_problems, collect_problems, make_problems
+from foretrace.problems.base import UnusableRow, check_problem, check_problems, collect_problems
 from foretrace.registry import load_problems, split_problem_spec
 
 SETS = plugins.plugin_names("problems")
@@ -170,34 +170,28 @@ def test_a_helper_in_the_prompt_becomes_the_setup(tmp_path: Path) -> None:
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("humaneval", {**HUMAN_EVAL, "test": "assert True"}, "check(candidate)"),
     ("humaneval", {**HUMAN_EVAL, "prompt": None}, "`prompt` must be a text"),
-    ("humaneval", {**HUMAN_EVAL, "canonical_solution": 5}, "`canonical_solution`"),
     ("humaneval", {**HUMAN_EVAL, "test": "def check(candidate):\n  assert (\n"}, "a test is not Python"),
     ("humaneval", {**HUMAN_EVAL, "prompt": "def inc(n:\n"}, "the setup is not Python"),
     ("humaneval", {**HUMAN_EVAL, "entry_point": "a b"}, "is not a Python name"),
     ("mbpp", {**MBPP_FULL, "test_list": [], "challenge_test_list": []}, "no test at all"),
     ("mbpp", {**MBPP_FULL, "test_list": ["assert out(1) == 2"], "challenge_test_list": []}, "no test calls a function"),
-    ("mbpp", {**MBPP_FULL, "test_list": ["assert inc(1"]}, "not Python"),
     ("mbpp", {**MBPP_FULL, "test_list": [5]}, "`test_list` must be a list of texts"),
     ("mbpp", {k: v for k, v in MBPP_FULL.items() if k != "task_id"}, "no key 'task_id'"),
     ("jsonl", {"entry_point": "f", "tests": ["assert f(1)"]}, "no statement"),
     ("jsonl", {"statement": "x", "entry_point": "f"}, "no test at all"),
-    ("jsonl", {"statement": "x", "entry_point": "f", "tests": []}, "no test at all"),
     ("jsonl", {"statement": "x", "entry_point": "f", "test_list": ["assert f()"]}, "are read; test_list not"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": [""]}, "an empty test"),
     ("jsonl", {"statement": "x", "tests": ["assert f(1)"]}, "entry_point"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f(1"]}, "not Python"),
-    ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f('\x00')"]}, "not Python"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": 5}, "`tests` must be a list"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": [5]}, "tests[0] must be an assert"),
     ("jsonl", {"statement": "x", "cases": [{"stdin": "1"}]}, "cases[0] has no stdout"),
     ("jsonl", {"statement": "x", "cases": [{"stdout": "1", "x": 1}]}, "cases[0] must be"),
-    ("jsonl", {"statement": "x", "cases": [{"stdout": 1}]}, "`stdout` must be text"),
     ("jsonl", {"statement": "x", "cases": [{"stdout": "1", "tolerance": "a"}]}, "tolerance"),
     ("jsonl", {**CASES, "entry_point": "f"}, "leave entry_point out"),
     ("jsonl", {**CASES, "check": "assert f(1)"}, "do not go together"),
     ("jsonl", {**OWN, "form": "loose"}, "Invalid enum value 'loose'"),
     ("jsonl", {**OWN, "statement": 5}, "`statement` must be text"),
-    ("jsonl", {**OWN, "setup": "def ("}, "the setup is not Python"),
     ("jsonl", {**OWN, "id": " "}, "needs an id"),
     ("jsonl", {**OWN, "tests": ["assert f(" + "(" * 100_000 + ")"]}, "not Python"),
 ]
@@ -243,19 +237,7 @@ def test_one_task_is_one_problem() -> None:
 
 
 KEYS = ["statement", "prompt", "text", "question", "entry_point", "tests", "check", "test", "cases", "public_tests"]
-KEYS += [
-    "reference",
-    "solution",
-    "setup",
-    "form",
-    "id",
-    "task_id",
-    "group",
-    "license",
-    "tolerance",
-    "code",
-    "test_list",
-]
+KEYS += ["reference", "solution", "setup", "form", "id", "task_id", "group", "license", "tolerance", "test_list"]
 VALUES: list[Any] = [None, True, 0, 1.5, 10**30, "", "x", "f", "f(1) == 2", "assert f(1)", "def f(n): pass", "\x00"]
 VALUES += ["\ud800", [], [None], ["assert f(1)"], [[]], {}, {"stdout": "1"}, [{"stdout": "1"}], [{"stdin": 1}], "judge"]
 
@@ -273,16 +255,6 @@ def test_any_row_is_a_problem_or_a_drop(
     assert len(problems) + len(drops) == 1
     assert all(drop.at.endswith("row 0") and drop.reason and "\n" not in drop.reason for drop in drops)
     assert all(check_problem(problem) == problem for problem in problems)
-
-
-def test_a_plugin_may_raise() -> None:
-    class Row:
-        at = "here row 0"
-
-    def make(row: Any) -> Problem:
-        raise KeyError("task")
-
-    assert list(make_problems([Row()], make)) == [UnusableRow("here row 0", "no key 'task'")]  # type: ignore[list-item]
 
 
 def test_the_examples_of_the_docs_are_problems(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.python_source import try_parse
 from foretrace.core.trace import Message, ToolSpec
 from foretrace.episodes.transcript import TOOL_NAMES
+from foretrace.problems.base import find_definitions
 from foretrace.protocols.base import Act, Handling, Result
 
 
@@ -70,18 +71,12 @@ class NextTests(Proposer):
 
 def _is_whole(code: str, entry_point: str | None) -> bool:
     """Whether code parses and defines what an answer must define."""
-    tree, wanted = try_parse(code), None if entry_point is None else read_entry_point(entry_point)
-    return tree is not None and (
-        wanted is None or any(getattr(node, "name", None) == wanted.name for node in tree.body)
-    )
+    wanted = None if entry_point is None else read_entry_point(entry_point)
+    return wanted.name in find_definitions(code) if wanted else try_parse(code) is not None
 
 
 class RecordedGuesses(Proposer):
-    """Guesses from a file of predictions.
-
-    Args:
-        rows: Guesses by key of the attempt and index of the message, the best first.
-    """
+    """Guesses from a file of predictions: `rows` by key of the attempt and index of the message, the best first."""
 
     def __init__(self, name: str, rows: Mapping[tuple[str, int], Sequence[Prediction]]) -> None:
         self.name, self._rows = name, rows

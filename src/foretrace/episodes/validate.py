@@ -15,6 +15,7 @@ from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Problem, Test, Verdict
 from foretrace.core.python_source import try_parse
 from foretrace.episodes.workspace import judge_with_retry
+from foretrace.problems.base import find_definitions
 from foretrace.sandbox.base import Sandbox
 from foretrace.sandbox.judging.plan import make_judge_plan
 
@@ -193,8 +194,10 @@ async def _judge_empty_answer(result: ProblemResult, sandbox: Sandbox) -> None:
         result.add_fault("empty_passed", which, "an answer that does nothing passes")
     elif verdict.ending == "lost":
         result.add_fault("lost", which, _explain(verdict, tests))
-    elif problem.reference is None and (missing := _find_missing_module(verdict)):  # the answer imports nothing
-        result.add_fault("unusable", which, missing)
+    elif problem.reference is None:  # the answer imports nothing
+        errors = (test.error or "" for test in verdict.tests)
+        if missing := next((error for error in errors if "No module named" in error), None):
+            result.add_fault("unusable", which, missing)
 
 
 def _find_form(problem: Problem, tests: tuple[Test, ...]) -> Integrity:
@@ -212,11 +215,6 @@ def _explain_unusable(problem: Problem, number: int, test: Test) -> str:
     return ""
 
 
-def _find_missing_module(verdict: Verdict) -> str | None:
-    errors = (test.error or "" for test in verdict.tests)
-    return next((error for error in errors if "No module named" in error), None)
-
-
 def _explain(verdict: Verdict, tests: Sequence[Test]) -> str:
     """The first test that fails, and how."""
     if verdict.error is not None:
@@ -228,18 +226,13 @@ def _explain(verdict: Verdict, tests: Sequence[Test]) -> str:
     named = f"test {test.name}" + (f" (`{source}`)" if source else "")
     if test.error is not None:
         return f"{named}: {test.error}"
-    if test.actual is None and test.expected is None:
-        return f"{named}: it is not true"
     return f"{named}: {test.actual} is not {test.expected}"
 
 
 def _find_source(name: str, tests: Sequence[Test]) -> str | None:
-    """The assert of a test, named by the test's number and optionally a line."""
-    number, _, line = name.partition(":")
-    tree = try_parse(tests[int(number)].code) if number.isdigit() and int(number) < len(tests) else None
+    """The assert of a test that is named by its number alone: it has only one."""
+    tree = try_parse(tests[int(name)].code) if name.isdigit() and int(name) < len(tests) else None
     found = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    if line:
-        found = [node for node in found if str(node.lineno) == line.partition(".")[0]]
     text = ast.unparse(found[0].test) if len(found) == 1 else ""
     return f"assert {text}" if 0 < len(text) <= _MAX_ASSERT else None
 
@@ -251,7 +244,7 @@ def make_empty_answer(problem: Problem) -> str:
         return ""
     name, method = read_entry_point(problem.entry_point) or EntryPoint(problem.entry_point)
     for code in (problem.reference, problem.prompt):
-        node = _find_definition(code or "", name)
+        node = find_definitions(code or "").get(name)
         if isinstance(node, ast.ClassDef):
             methods = [n for n in node.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
             body = "\n".join(_make_empty_function(method, "    ") for method in methods) or "    pass"
@@ -261,13 +254,6 @@ def make_empty_answer(problem: Problem) -> str:
     if method is not None:
         return f"class {name}:\n    def {method}(self, *args, **kwargs):\n        return None\n"
     return f"def {name}(*args, **kwargs):\n    return None\n"
-
-
-def _find_definition(code: str, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
-    tree = try_parse(code)
-    body = [] if tree is None else tree.body
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return next((node for node in reversed(body) if isinstance(node, kinds) and node.name == name), None)
 
 
 def _make_empty_function(function: ast.FunctionDef | ast.AsyncFunctionDef, indent: str) -> str:

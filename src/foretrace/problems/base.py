@@ -16,7 +16,7 @@ import msgspec
 
 from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import ProblemError
-from foretrace.core.problem import Problem, Test
+from foretrace.core.problem import Problem
 from foretrace.core.python_source import PARSE_ERRORS, parse_quietly, try_parse
 from foretrace.rows.base import Hub
 
@@ -92,7 +92,10 @@ def make_problems(
                 raise UnusableError(f"the id {problem.id!r} is used by {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
             task = error.task if isinstance(error, NeedsImageError) else None
-            yield UnusableRow(row.at, _find_reason(error), _find_id(getattr(row, "value", {})), task)
+            reason = f"no key {error.args[0]!r}" if isinstance(error, KeyError) else " ".join(str(error).split())[:300]
+            own = next((row.value[key] for key in _ID_KEYS if row.value.get(key) not in (None, "")), None)
+            known = str(own)[:_MAX_ID] if isinstance(own, (str, int)) else None
+            yield UnusableRow(row.at, reason or type(error).__name__, known, task)
             continue
         seen[problem.id] = row.at
         yield problem
@@ -115,11 +118,8 @@ def collect_problems(
 
 
 def check_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems as a list, checked so that each can be attempted.
-
-    Raises:
-        ProblemError: there is no problem, one has no tests, or two have the same id.
-    """
+    """The problems as a list, checked so that each can be attempted; ProblemError if there is none, one has no tests,
+    or two have the same id."""
     listed = list(problems)
     if not listed:
         raise ProblemError("no problems to attempt: the set is empty, or none of its problems was chosen")
@@ -134,11 +134,7 @@ def check_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def require_tests(problem: Problem) -> None:
-    """Refuse a problem without tests.
-
-    Raises:
-        ProblemError: it has no tests.
-    """
+    """Raise a ProblemError for a problem without tests."""
     if not (problem.public_tests or problem.hidden_tests):
         raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
 
@@ -171,43 +167,38 @@ def check_problem(problem: Problem) -> Problem:
     if len(programs) > 1:
         raise UnusableError("tests made of code and cases of a program do not go together")
     if programs == {True}:
-        _check_cases(problem, tests)
+        if problem.entry_point is not None:
+            raise UnusableError("cases with stdin and stdout test a whole program: leave entry_point out")
+        if any(test.code or test.stdout is None for test in tests):
+            raise UnusableError("a case needs a stdout (and a stdin, unless it is empty), and no code")
         return problem
     if problem.entry_point is None:
         raise UnusableError("tests made of code need an entry_point, the name of the function or class to call")
     for test in tests:
         if not test.code.strip():
             raise UnusableError("an empty test")
-        _check_code(test.code, "a test")
-    _check_code(problem.setup, "the setup")
+        parse_code(test.code, "a test is ")
+    parse_code(problem.setup, "the setup is ")
     return problem
 
 
 def get_text(row: ProblemRow, key: str) -> str:
-    """The text under a key.
-
-    Raises:
-        UnusableError: it is missing or blank.
-    """
+    """The text under a key; UnusableError if it is missing or blank."""
     value = row.value.get(key)
     if not isinstance(value, str) or not value.strip():
         raise UnusableError(f"`{key}` must be a text that is not empty")
     return value
 
 
-def parse_code(code: str) -> ast.Module:
-    """The syntax tree of the code.
-
-    Raises:
-        UnusableError: it is not Python; the message shows the line.
-    """
+def parse_code(code: str, what: str = "") -> ast.Module:
+    """The syntax tree of the code; an UnusableError, which begins with `what`, shows the line that is not Python."""
     try:
         return parse_quietly(code)
     except SyntaxError as error:
         line = f": {error.text.strip()[:80]}" if error.text else ""
-        raise UnusableError(f"not Python: {error.msg} (line {error.lineno}{line})") from None
+        raise UnusableError(f"{what}not Python: {error.msg} (line {error.lineno}{line})") from None
     except PARSE_ERRORS as error:
-        raise UnusableError(f"not Python: {error or type(error).__name__}") from None
+        raise UnusableError(f"{what}not Python: {error or type(error).__name__}") from None
 
 
 def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
@@ -215,30 +206,3 @@ def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunction
     tree = try_parse(code)
     body = tree.body if tree else []
     return {n.name: n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-
-
-def _check_cases(problem: Problem, tests: Iterable[Test]) -> None:
-    if problem.entry_point is not None:
-        raise UnusableError("cases with stdin and stdout test a whole program: leave entry_point out")
-    for test in tests:
-        if test.code or test.stdout is None:
-            raise UnusableError("a case needs a stdout (and a stdin, unless it is empty), and no code")
-
-
-def _check_code(code: str, what: str) -> None:
-    try:
-        parse_code(code)
-    except UnusableError as error:
-        raise UnusableError(f"{what} is {error}") from None
-
-
-def _find_id(row: dict[str, Any]) -> str | None:
-    """The row's own id, under one of the usual keys."""
-    found = next((row[key] for key in _ID_KEYS if row.get(key) not in (None, "")), None)
-    return str(found)[:_MAX_ID] if isinstance(found, (str, int)) else None
-
-
-def _find_reason(error: BaseException) -> str:
-    if isinstance(error, KeyError):
-        return f"no key {error.args[0]!r}"
-    return " ".join(str(error).split())[:300] or type(error).__name__

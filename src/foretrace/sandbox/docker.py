@@ -83,16 +83,14 @@ class DockerSandbox(ForkServerSandbox):
             scratch=SCRATCH,
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
-        with contextlib.ExitStack() as stack:
-            stack.callback(pool.close)
-            try:
-                guards = await self._run_selftest(pool, _NAMESPACES)
-            except ForkServerStartError as error:
-                raise SandboxError(self._explain_no_start(engine, error)) from None
-            if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
-                text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
-                raise SandboxError(text)
-            stack.pop_all()
+        try:
+            guards = await self._run_selftest(pool, _NAMESPACES)
+        except ForkServerStartError as error:
+            raise SandboxError(self._explain_no_start(engine, error)) from None
+        if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
+            pool.close()
+            text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
+            raise SandboxError(text)
         return VerifiedPool(pool, Isolation(level=LEVEL, sandbox=self.name), guards)
 
     def _explain_no_start(self, engine: str, error: ForkServerStartError) -> str:
@@ -149,11 +147,7 @@ def pack_own_modules() -> bytes:
 
 
 async def find_engine(image: str) -> str:
-    """The first engine that answers and has the image.
-
-    Raises:
-        SandboxError: there is none; says for each engine what is missing and what to do.
-    """
+    """The first engine that answers and has the image; a SandboxError says for each one what is missing."""
     reasons: list[str | Setting] = []
     for engine in (name for name in ENGINES if shutil.which(name)):
         problem = await _find_problem(engine, image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, Sandbox, Session
 
 
-class FallbackSandbox:
+class FallbackSandbox(Sandbox):
     """A sandbox (see `base.Sandbox`) that uses the first of several that starts.
 
     Args:
@@ -33,11 +33,8 @@ class FallbackSandbox:
         """All names in order; once started, the name of the sandbox in use."""
 
     async def start(self) -> Isolation:
-        """Start the first sandbox that works. `refused` in its isolation has the earlier ones with their errors.
-
-        Raises:
-            SandboxError: none can start; gives the reason for each.
-        """
+        """Start the first sandbox that works. `refused` in its isolation has the earlier ones with their errors; a
+        SandboxError has all of them."""
         return self._add_refused(await (await self._ensure_started()).start())
 
     async def _ensure_started(self) -> Sandbox:
@@ -84,10 +81,3 @@ class FallbackSandbox:
     async def close(self) -> None:
         if self._serving is not None:
             await self._serving.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()

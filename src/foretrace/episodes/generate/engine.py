@@ -12,20 +12,25 @@ from typing import Any
 import msgspec
 
 from foretrace.clean.redact import make_redactor
-from foretrace.core.errors import ForetraceError, SandboxError, StoreError
+from foretrace.core.completion import Completion, Request
+from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore, TraceWriter
-from foretrace.episodes.generate.attempts import AttemptMaker, FinishedAttempt, PlannedAttempt
+from foretrace.core.trace import Trace
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.generate.attempts import FinishedAttempt, PlannedAttempt, finish_attempt
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
 from foretrace.episodes.generate.settings import GenerateSettings, Keep, check_settings
-from foretrace.episodes.identity import Identity, describe_sampling, make_key, make_run_name
+from foretrace.episodes.identity import Identity, derive_seed, describe_sampling, make_key, make_run_name
 from foretrace.episodes.requirements import find_token_model, require_capabilities
+from foretrace.episodes.rollout import rollout
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.speculation_report import SpeculationReport
-from foretrace.models.base import ChatModel
+from foretrace.models.base import ChatModel, TokenModel
+from foretrace.models.server_errors import TRANSIENT_KINDS
 from foretrace.models.throttle import MAX_CONCURRENCY, ThrottledModel, make_limiter
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
@@ -127,8 +132,10 @@ async def generate(
             try:
                 await run.prepare(versions or {})
             except BaseException:
-                if fresh:
-                    _remove_unused_folder(Path(out))
+                if fresh:  # nothing was written into it
+                    with contextlib.suppress(OSError):
+                        (Path(out) / ".lock").unlink()
+                        Path(out).rmdir()
                 raise
         writer.checkpoint()  # from now on it is a traces folder
         if run.todo:
@@ -139,12 +146,6 @@ async def generate(
                     on_failure(run.make_report(error))
                 raise
     return run.make_report()
-
-
-def _remove_unused_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        (folder / ".lock").unlink()
-        folder.rmdir()
 
 
 def _find_finished_keys(folder: Path) -> set[str]:
@@ -186,15 +187,14 @@ class _Run:
         identity = Identity(model=model.spec, sampling=describe_sampling(settings.sampling, model), seed=settings.seed)
         self.name = make_run_name(protocol, identity, settings.episode)
         self._identity = msgspec.structs.replace(identity, run=self.name)
-        self._maker: AttemptMaker | None = None
+        self._tokens: TokenModel | None = None
+        """The model's tokenizer, for protocols that inject results into a turn."""
         self.todo: deque[PlannedAttempt] = deque()
         """Attempts not started yet."""
         self._damaged_journals: list[Path] = []
         self._stopped: str | None = None
         self._fatal_error: BaseException | None = None
         self._sandbox_failures = 0
-        self._saving = 0
-        """Number of finished attempts that are not durable yet, so that the server does not wait for a slow disk."""
         self._storing: set[asyncio.Task[None] | None] = set()
         """Tasks of finished attempts, which are stored and counted even if the run ends."""
         self._wake = asyncio.Event()
@@ -230,18 +230,9 @@ class _Run:
         self.status.isolation = await self._sandbox.start()
         if self._speculation is not None:
             await self._speculation.start(self.status.isolation)
-        settings = self._settings
-        self._maker = AttemptMaker(
-            self._protocol,
-            self._throttled,
-            self._sandbox,
-            settings,
-            msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions),
-            # If a protocol starts a new message each turn, the server's own rendering is what users of the model see.
-            find_token_model(self._model, found) if self._protocol.continues else None,
-            self._redactor,
-            self._speculation,
-        )
+        self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
+        # If a protocol starts a new message each turn, the server's own rendering is what users of the model see.
+        self._tokens = find_token_model(self._model, found) if self._protocol.continues else None
 
     def _show(self, doing: str) -> None:
         self.status.doing = doing
@@ -263,10 +254,7 @@ class _Run:
             await journal.close()
             writer.seal(journal.path)
             if self._speculation is not None:
-                try:
-                    self._speculated = self._speculation.write_report(writer.folder)
-                except StoreError as error:
-                    self._fatal_error = self._fatal_error or error
+                self._speculated = self._speculation.write_report(writer.folder)
         if self._fatal_error is not None:
             raise self._fatal_error
 
@@ -298,8 +286,9 @@ class _Run:
 
     def _has_room(self, running: int) -> bool:
         """Whether another attempt may run besides those that are running; those whose code runs need no slot."""
-        most = self._settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
-        return self._stopped is None and running - min(self._saving, most) < most
+        return self._stopped is None and running < (
+            self._settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
+        )
 
     def _may_begin(self) -> bool:
         """Whether there is another attempt for which the budget has room."""
@@ -330,28 +319,50 @@ class _Run:
             await asyncio.sleep(_TICK_S)
 
     async def _make_attempt(self, plan: PlannedAttempt, meter: TokenMeter, journal: AsyncJournal) -> None:
-        assert self._maker is not None, "prepare comes first"
         self.status.in_flight += 1
         try:
-            attempt = await self._maker.make(plan, meter)
+            attempt = await self._finish(plan, meter)
         finally:
             self.status.in_flight -= 1
             self._in_flight.remove(meter)
             self._measured += meter.total_tokens > 0
             self._wake.set()
         self._storing.add(asyncio.current_task())
-        # A failure keeps its place until it is counted, since that may end the run.
-        saving = int(attempt.trace.outcome.error is None)
-        self._saving += saving
-        self._wake.set()
-        try:
-            if self._speculation is not None:  # first, so that it is there for each trace that is
-                self._speculation.store_attempt(plan.key, kept=attempt.stored)
-            if attempt.line is not None:
-                await journal.put(attempt.line)
-        finally:
-            self._saving -= saving
+        if self._speculation is not None:  # first, so that it is there for each trace that is
+            self._speculation.store_attempt(plan.key, kept=attempt.stored)
+        if attempt.line is not None:
+            await journal.put(attempt.line)
         self._count(attempt)
+
+    async def _finish(self, plan: PlannedAttempt, meter: TokenMeter) -> FinishedAttempt:
+        """Make one attempt, whose tokens `meter` counts, and repeat it once after a transient failure."""
+        trace = await self._roll_out(plan, meter)
+        is_retried = trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS
+        if is_retried:
+            trace = await self._roll_out(plan, meter)
+        assert trace.key == plan.key, "resuming goes by the key"
+        if self._redactor is not None:  # drops all messages if they cannot be checked for secrets
+            trace = self._redactor.redact_attempt(trace)
+        return finish_attempt(trace, self._settings.keep, is_retried=is_retried)
+
+    async def _roll_out(self, plan: PlannedAttempt, meter: TokenMeter) -> Trace:
+        async def complete(request: Request) -> Completion:
+            completion = await self._throttled.complete(request)
+            meter.add(request, completion)
+            return completion
+
+        seed = derive_seed(self._settings.seed, plan.problem, plan.sample)
+        sampling = {**self._identity.sampling, "seed": seed}
+        episode = Episode(
+            plan.problem,
+            self._protocol,
+            self._sandbox,
+            settings=self._settings.episode,
+            identity=msgspec.structs.replace(self._identity, sampling=sampling, sample=plan.sample),
+            tokens=self._tokens,
+            speculation=self._speculation,
+        )
+        return await rollout(episode, complete, msgspec.structs.replace(self._settings.sampling, seed=seed))
 
     def _count(self, attempt: FinishedAttempt) -> None:
         """Count an attempt that is durable."""

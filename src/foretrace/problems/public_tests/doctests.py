@@ -8,8 +8,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foretrace.core.python_source import try_parse
-from foretrace.problems.public_tests.literals import HELPERS, MAX_PIECE, is_test, read_value, unparse_node
-from foretrace.problems.public_tests.remarks import keep_assert, make_example_assert
+from foretrace.problems.public_tests.literals import (
+    HELPERS,
+    MAX_PIECE,
+    is_test,
+    keep_assert,
+    make_example_assert,
+    read_value,
+    unparse_node,
+)
 
 _INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
 _END = re.compile(r"[ \t]*(?:\"\"\"|'''|```)")

@@ -2,7 +2,7 @@
 
 Read with `ast` and never run. An example that cannot be read reliably is left out, since a wrong public test would
 reject a right answer. Also left out are examples of statements that call values approximate, in any order, or one of
-several (`remarks.py`).
+several.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import NamedTuple
 
 from foretrace.core.problem import Test
 from foretrace.core.python_source import try_parse
-from foretrace.problems.public_tests import doctests, named_parameters
+from foretrace.problems.public_tests import doctests
 from foretrace.problems.public_tests.literals import (
     MAX_PIECE,
     find_places,
     is_test,
+    keep_assert,
+    leaves_values_open,
+    make_example_assert,
     read_call_at,
     read_value_at,
-    unparse_node,
 )
-from foretrace.problems.public_tests.remarks import keep_assert, leaves_values_open, make_example_assert
 
 MAX_TEXT = 200_000
 """Most characters of a statement that are read."""
@@ -66,20 +67,12 @@ def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") 
     for session in sessions:
         found += doctests.make_tests(session, entry_point, is_open)
     found += _find_asserts(rest, entry_point, is_open)
-    shown = _remove_counts(_remove_formulas(list(_find_examples(rest, entry_point)), rest, entry_point))
+    shown = _remove_formulas(list(_find_examples(rest, entry_point)), rest, entry_point)
     found += [(example.at, make_example_assert(example.call, example.value, is_open)) for example in shown]
     if not is_open:
-        found += named_parameters.find_tests(rest, entry_point, code or text)
-    return _make_tests([code for _, code in sorted(found, key=lambda pair: pair[0]) if code])
-
-
-def _make_tests(codes: list[str]) -> tuple[Test, ...]:
-    """Make tests, without repeats and without examples that contradict one another."""
-    values: dict[str, set[str]] = {}
-    for code in codes:
-        call, _, value = code.partition(" == ")
-        values.setdefault(call, set()).add(value)
-    return tuple(Test(code=code) for code in dict.fromkeys(codes) if len(values[code.partition(" == ")[0]]) == 1)
+        found += _find_named_tests(rest, entry_point, code or text)
+    codes = [code for _, code in sorted(found, key=lambda pair: pair[0]) if code]
+    return tuple(Test(code=code) for code in dict.fromkeys(codes))
 
 
 def _find_examples(text: str, name: str) -> Iterator[_Example]:
@@ -104,13 +97,6 @@ def _remove_formulas(examples: list[_Example], text: str, name: str) -> list[_Ex
     return [e for e in examples if e.sign != "=" or not formula]
 
 
-def _remove_counts(examples: list[_Example]) -> list[_Example]:
-    """Remove `f(4)  # 1`, `f(9)  # 2`, since these may be values or just numbers of the examples."""
-    values = [unparse_node(e.value) for e in examples if e.sign == "#"]
-    counts = values in ([str(n) for n in range(first, first + len(values))] for first in (0, 1))
-    return [e for e in examples if e.sign != "#" or not counts]
-
-
 def _find_asserts(text: str, name: str, is_open: bool) -> Iterator[tuple[int, str]]:
     """`assert` statements, including multi-line ones."""
     for match in find_places(r"(?m)^[ \t>*`-]*+(?=assert[ (])", text):
@@ -124,3 +110,64 @@ def _find_asserts(text: str, name: str, is_open: bool) -> Iterator[tuple[int, st
             if isinstance(node, ast.Assert) and len(tree.body) == 1 and is_test(node.test, name):
                 yield match.end(), keep_assert(node.test, is_open)
             break
+
+
+# Examples that name the parameters: `For n = 3 the output should be 5`, or `Input: n = 3` followed by `Output: 5`.
+
+_FOR = r"(?m)^[ \t*•-]*+(?:For|If|With|Given)\s++(?=\w+\s*=)"
+_SHOULD = re.compile(
+    r"[\s,]*+(?:then\s++)?(?:the\s++)?(?:output|result|answer|return value|function)\s++(?:should|must|will)\s++"
+    r"(?:be|return)\b[\s:]*+"
+)
+_INPUT = r"(?m)^[ \t*•-]*+Inputs?\s*+:"
+_OUTPUT = re.compile(r"[ \t]*+\n[ \t*•-]*+Outputs?\s*+:")
+_NAME = re.compile(r"[\s,;]*+(?:and\s++)?([A-Za-z_]\w*+)\s*+[=:](?!=)")
+_ARGUMENT_TAIL = re.compile(r"\s*+[.,;]?+\s*+(?:#.*)?")
+
+
+def _find_named_tests(text: str, name: str, code: str) -> Iterator[tuple[int, str]]:
+    """Positions and tests. `code` has the definition, whose parameters must be exactly the names."""
+    parameters = _find_parameters(code, name)
+    if not parameters:
+        return
+    for begin, middle in ((_FOR, _SHOULD), (_INPUT, _OUTPUT)):
+        for match in find_places(begin, text):
+            given, at = _read_arguments(text, match.end(), parameters, bare=begin is _INPUT)
+            result = middle.match(text, at)
+            if result is None or set(given) != set(parameters):
+                continue
+            line = text[result.end() :].partition("\n")[0]
+            value = read_value_at(line)
+            if value is not None and _ARGUMENT_TAIL.fullmatch(line, value.end):
+                call = ast.Call(ast.Name(name), [given[p] for p in parameters], [])
+                yield match.start(), make_example_assert(call, value.node, is_open=False)
+
+
+def _find_parameters(code: str, name: str) -> list[str]:
+    """The parameter names of a function in the code; empty if not all can be passed by position."""
+    match = re.search(rf"^[ \t]*(?=(?:async )?def {re.escape(name)}\()", code, re.MULTILINE)
+    if match is None:
+        return []
+    head = code[match.end() : match.end() + 2_000]
+    for colon in re.finditer(r":(?=[ \t]*(?:#.*)?(?:\n|$))", head):
+        tree = try_parse(head[: colon.end()] + "\n    pass")
+        if tree is not None and isinstance(tree.body[0], (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = tree.body[0].args
+            plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.defaults)
+            return [a.arg for a in (*given.posonlyargs, *given.args)] if plain else []
+    return []
+
+
+def _read_arguments(text: str, at: int, parameters: list[str], *, bare: bool) -> tuple[dict[str, ast.expr], int]:
+    """Values by name from `at` on, and their end. A bare value belongs to the only parameter."""
+    given: dict[str, ast.expr] = {}
+    while (match := _NAME.match(text, at)) and match[1] in parameters and match[1] not in given:
+        value = read_value_at(text, match.end())
+        if value is None:
+            return {}, at
+        given[match[1]], at = value
+    if not given and bare and len(parameters) == 1:
+        value = read_value_at(text, at)
+        if value is not None:
+            return {parameters[0]: value.node}, value.end
+    return given, at

@@ -16,7 +16,9 @@ MAX_SOURCE_CHARS = 1 << 20
 """Longest source text that may run, characters."""
 MAX_INPUT_CHARS = 16_000_000
 """Longest stdin of a run, characters."""
-PROTOCOL_ERROR_TEXT = "the code's process broke the protocol, so nothing that it said counts"
+PROTOCOL_ERROR = RunError(
+    kind="OutOfTurn", message="the code's process broke the protocol, so nothing that it said counts"
+)
 
 
 class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +47,8 @@ _ENDING_OF_REASON: dict[str, Ending] = {
 
 
 def read_child_exit(report: dict[str, Any], limits: Limits, printed: dict[str, Any]) -> ChildExit:
-    """How a child ended.
-
-    Args:
-        report: The fork server's report: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
-            `seconds` and `cpu_s`. A session that ended before its first block reports none of these.
-        printed: `stdout`, `stderr` and `truncated`.
-    """
+    """How a child ended, by the fork server's `report`: `killed` (why it killed the child, or None), `status` (as of
+    `os.waitpid`), `seconds` and `cpu_s`. A session that ended before its first block reports none of these."""
     killed, cpu_s, seconds = report.get("killed"), report.get("cpu_s"), float(report.get("seconds", 0.0))
     code = 0 if killed else os.waitstatus_to_exitcode(int(report.get("status", 0)))
     out_of_cpu = killed == "cpu" or (-code in _CPU_SIGNALS and (cpu_s or 0) >= limits.cpu_s)
@@ -89,10 +86,6 @@ def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
             name = signal.strsignal(child_exit.signal or 0) or "unknown"
             kind, message = "Killed", f"it was killed by signal {child_exit.signal} ({name})"
     return RunError(kind=kind, message=message)
-
-
-def make_protocol_error() -> RunError:
-    return RunError(kind="OutOfTurn", message=PROTOCOL_ERROR_TEXT)
 
 
 def find_size_error(code: str, stdin: str = "") -> RunError | None:

@@ -31,14 +31,9 @@ _NO_ACCESS_TIMES, _RELATIVE_TIMES, _STATVFS_RELATIVE = 1024, 1 << 21, 4096
 
 
 def unshare() -> None:
-    """Enter new namespaces; the caller's next child is the first process of the new pid namespace.
-
-    For root, two users are mapped, so that children can be `nobody` on the host: the limit on the number of processes
-    does not apply to the host's root.
-
-    Raises:
-        CallError: the system refused a call (`unshare`, or a write to the mapping in /proc).
-    """
+    """Enter new namespaces; the caller's next child is the first process of the new pid namespace. For root, two users
+    are mapped, so that children can be `nobody` on the host: the limit on processes does not apply to the host's
+    root."""
     uid, gid = os.getuid(), os.getgid()
     ready, go = os.pipe()
     target = os.getpid()
@@ -67,10 +62,6 @@ def unshare() -> None:
             _write("/proc/self/gid_map", f"{INNER_UID} {gid} 1")
         except OSError as error:
             raise CallError("write /proc/self/uid_map", error.errno or 0) from None
-
-
-def has_two_users() -> bool:
-    return os.getuid() != INNER_UID
 
 
 def find_paths(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
@@ -113,11 +104,7 @@ def carve_holes(roots: list[str], holes: list[str]) -> tuple[list[str], list[str
 
 
 def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
-    """Make a new root with these paths, read-only, and an empty scratch folder, and move into it.
-
-    Raises:
-        CallError: the system refused a call.
-    """
+    """Make a new root with these paths, read-only, and an empty scratch folder, and move into it."""
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     # Opened before anything is mounted: the new root may hide the folder of the interpreter.
     opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*roots, *preloaded)}
@@ -148,28 +135,12 @@ def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None
     syscalls.call("sethostname", b"sandbox", 7)
 
 
-class ScratchFolder:
-    """The scratch folder of a run, a mount. Since mounts are slow, an untouched one is used again for the next run."""
-
-    def __init__(self) -> None:
-        self._size_mb = 0
-        self._last_state = (0, 0, 0, 0)
-
-    def renew(self, size_mb: int) -> None:
-        """Provide an empty scratch folder of that size: the current one if nothing has touched it."""
-        if self._size_mb == size_mb and self._read_state() == self._last_state:
-            return
-        if self._size_mb:
-            syscalls.call("umount2", SCRATCH.encode(), syscalls.MNT_DETACH)
-        options = f"size={size_mb}m,nr_inodes=512,mode=0700,uid={INNER_UID},gid={INNER_UID}"
-        syscalls.mount("tmpfs", SCRATCH, "tmpfs", _PLAIN | syscalls.MS_NOEXEC, options)
-        self._size_mb, self._last_state = size_mb, self._read_state()
-
-    def _read_state(self) -> tuple[int, int, int, int]:
-        # Nobody can set the ctime: it shows if a file was made and removed, or the mode changed and restored. It has
-        # the kernel's ticks, within which the size still shows what is there: a tmpfs folder's grows with each entry.
-        now = os.stat(SCRATCH)
-        return now.st_ctime_ns, now.st_mtime_ns, now.st_mode, now.st_size
+def renew_scratch(size_mb: int) -> None:
+    """Mount an empty scratch folder of that size in the place of the one of the run before."""
+    if os.path.ismount(SCRATCH):
+        syscalls.call("umount2", SCRATCH.encode(), syscalls.MNT_DETACH)
+    options = f"size={size_mb}m,nr_inodes=512,mode=0700,uid={INNER_UID},gid={INNER_UID}"
+    syscalls.mount("tmpfs", SCRATCH, "tmpfs", _PLAIN | syscalls.MS_NOEXEC, options)
 
 
 def _bind(handle: int, target: str) -> None:
@@ -210,11 +181,7 @@ _O_PATH_CLOEXEC = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 def make_landlock_rules(readable: list[str], listable: list[str], writable: list[str]) -> int:
     """Make Landlock rules, and return their descriptor: everything is denied except reading below `readable`, listing
-    below `listable`, and all access below `writable`; also TCP, and signals to processes outside.
-
-    Raises:
-        CallError: the kernel refused, or has no Landlock.
-    """
+    below `listable`, and all access below `writable`; also TCP, and signals to processes outside."""
     known = syscalls.call("landlock_create_ruleset", None, 0, 1)
     files = _FIRST_MISSING.get(known, _ALL) - 1
     network = 3 if known >= 4 else 0

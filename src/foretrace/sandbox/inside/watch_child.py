@@ -19,9 +19,6 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
 from foretrace.sandbox.inside.wire import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
-_READ_ONCE_S = 0.01
-"""The output of a run that ends within this time is read once, at the end; of a longer one, continuously. Most verdicts
-take less, and each look costs CPU time here and in the parent."""
 _MAX_DATA = 64 << 20
 """Most bytes that a child may send over its channel."""
 _POLL_S = 0.05
@@ -30,11 +27,7 @@ _KILLED_BY = {KILL: "ended", CANCEL: "cancelled"}
 
 
 class WatchedChild:
-    """A child's streams, how much it has sent, and why it was killed.
-
-    Args:
-        limits: the fields of `base.Limits`.
-    """
+    """A child's streams, how much it has sent, and why it was killed."""
 
     def __init__(
         self, parent: ParentConnection, limits: dict[str, Any], wall_s: float, keep_wait_s: float = 0.0
@@ -60,23 +53,19 @@ class WatchedChild:
             os.set_blocking(descriptor, False)
         self._poller = select.poll()
         self._poller.register(parent.incoming, select.POLLIN)
-        self._is_read = self._has_ended = False
+        self._has_ended = False
         self.started = time.monotonic()
         self._deadline = self.started + wall_s
 
-    def begin(self, pid: int, *, reads_at_once: bool) -> None:
-        """Start watching: the child has started and has its ends of the streams.
-
-        Args:
-            reads_at_once: read its output from the start, for a child that waits for replies.
-        """
+    def begin(self, pid: int) -> None:
+        """Start watching: the child has started and has its ends of the streams."""
         self.pid = pid
         self.close_theirs()
         with contextlib.suppress(OSError, AttributeError):
             self._pidfd = os.pidfd_open(pid)
             self._poller.register(self._pidfd, select.POLLIN)
-        if reads_at_once:
-            self._watch_output()
+        for descriptor in self._streams:
+            self._poller.register(descriptor, select.POLLIN)
 
     def close_theirs(self) -> None:
         self._their_channel.close()
@@ -102,13 +91,20 @@ class WatchedChild:
             self._poller.register(descriptor, select.POLLIN)
         may_have_ended = False
         while not (may_have_ended and has_ended()):
-            self._handle_messages()
+            while self._parent.forward_stream(self.channel.fileno()) and (message := self._parent.take()):
+                if message[0] in _KILLED_BY:
+                    self.kill(_KILLED_BY[message[0]])
+                self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
             if self.kill_reason is None and not self.is_kept:
                 may_have_ended = self._wait_for_event(others)
-            if self._is_read and max_threads is not None and self._count_threads() > max_threads:
+            if max_threads is not None and self._count_threads() > max_threads:
                 self.kill("threads")
-            self._check_limits()
-            if self._is_read and self._read_output():
+            # A block that has said that it came to its end waits for the parent, which may be busy, to keep it.
+            if time.monotonic() >= self._deadline + (self._keep_wait_s if self._data_bytes else 0.0):
+                self.kill("timeout")
+            elif self.read_cpu_s() >= self._max_cpu_s:
+                self.kill("cpu")
+            if self._read_output():
                 self._parent.flush()
             if self.kill_reason or self.is_kept:
                 break
@@ -128,20 +124,6 @@ class WatchedChild:
             self.kill_reason = why
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-
-    def _handle_messages(self) -> None:
-        """Carry out the parent's messages: forward bytes to the child, keep it, or kill it."""
-        while self._parent.forward_stream(self.channel.fileno()) and (message := self._parent.take()):
-            if message[0] in _KILLED_BY:
-                self.kill(_KILLED_BY[message[0]])
-            self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
-
-    def _check_limits(self) -> None:
-        # A block that has said that it came to its end waits for the parent, which may be busy, to keep it.
-        if time.monotonic() >= self._deadline + (self._keep_wait_s if self._data_bytes else 0.0):
-            self.kill("timeout")
-        elif self.read_cpu_s() >= self._max_cpu_s:
-            self.kill("cpu")
 
     def has_gone(self) -> bool:
         """Whether a child that another process reaps has ended, when it may have. Without a descriptor of the process
@@ -176,8 +158,9 @@ class WatchedChild:
                 stamp = time.monotonic() - self.started if is_data else None
                 chunk = self._parent.queue_from(descriptor, kind, stamp)
                 if not chunk:
-                    if chunk is not None:
-                        self._end_stream(descriptor)
+                    if chunk is not None:  # look at it no more: its end would wake us every time
+                        del self._streams[descriptor]
+                        self._poller.unregister(descriptor)
                     break
                 self._output_bytes += 0 if is_data else len(chunk)
                 self._data_bytes += len(chunk) if is_data else 0
@@ -189,23 +172,15 @@ class WatchedChild:
                     break  # there is rarely more
         return self._output_bytes + self._data_bytes > before
 
-    def _end_stream(self, descriptor: int) -> None:
-        """Look at a stream no more: its end would wake us every time."""
-        del self._streams[descriptor]
-        if self._is_read:
-            self._poller.unregister(descriptor)
-
     def _wait_for_event(self, others: dict[int, Callable[[], None]]) -> bool:
         """Wait for an event or the next check of the limits; return whether the child may have ended."""
         parent, poller = self._parent, self._poller
         blocked = parent.stream_blocked
-        if not self._is_read and (blocked or time.monotonic() - self.started >= _READ_ONCE_S):
-            self._watch_output()
         poller.modify(parent.incoming, 0 if blocked else select.POLLIN)
-        if self._is_read and self.channel.fileno() in self._streams:
+        if self.channel.fileno() in self._streams:
             poller.modify(self.channel.fileno(), select.POLLIN | (select.POLLOUT if blocked else 0))
-        left = min(self._deadline - time.monotonic(), _POLL_S if self._is_read else _READ_ONCE_S)
-        happened = poller.poll(max(0, left if self._pidfd >= 0 else min(left, 0.005)) * 1000 + (not self._is_read))
+        left = min(self._deadline - time.monotonic(), _POLL_S if self._pidfd >= 0 else 0.005)
+        happened = poller.poll(max(0, left) * 1000)
         self._ready = {descriptor for descriptor, what in happened if what != select.POLLOUT}
         if parent.incoming in self._ready:
             parent.fill()
@@ -213,19 +188,10 @@ class WatchedChild:
             others[descriptor]()
         return self._pidfd < 0 or self._pidfd in self._ready
 
-    def _watch_output(self) -> None:
-        """From now on, read the child's output as it arrives."""
-        self._is_read = True
-        for descriptor in self._streams:
-            self._poller.register(descriptor, select.POLLIN)
-
 
 def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
-    """Serve one run, from forking its child until all its processes are gone.
-
-    Args:
-        stdin: descriptor of the run's input, None for no input; it is closed.
-    """
+    """Serve one run, from forking its child until all its processes are gone. `stdin` is closed; None is an empty
+    input."""
     limits = request["limits"]
     watched = WatchedChild(parent, limits, float(limits["wall_s"]))
     if stdin is None:
@@ -234,7 +200,7 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     if pid == 0:
         child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
     os.close(stdin)
-    watched.begin(pid, reads_at_once=request["interactive"])
+    watched.begin(pid)
     ended: list[Any] = [0]
 
     def has_ended() -> bool:

@@ -8,6 +8,7 @@ run.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -142,55 +143,37 @@ async def _compare_values(judging: Judging) -> list[TestResult] | None:
 
 
 async def _make_calls(judging: Judging) -> list[_CallAnswer]:
-    """Make all calls. If one ends the process, the calls after it are made in a fresh process while there is time.
-
-    Answers count even if the process fails after them, since only their values are compared. If a process breaks the
-    protocol, none of its answers counts, and no other process is started.
-    """
+    """Make all calls. Answers count even if the process fails after them, since only their values are compared; but if
+    it breaks the protocol, none counts."""
     plan = judging.plan
     asked = {"preamble": plan.preamble, "setup_parts": plan.setup_parts, "entry_point": plan.entry_point}
-    request = {"mode": "answer", "code": judging.code, **asked}
-    answers = [_CallAnswer() for _ in plan.calls]
-    position = 0
-    while position < len(answers) or not judging.count:
-        allowed = judging.find_next_limits()
-        if allowed is None:
-            break
-        async with judging.start_child({**request, "calls": plan.calls[position:]}, allowed) as child:
-            got, failed = await _receive_answers(child, len(answers) - position)
-            ended = await child.wait(EXIT_TIMEOUT_S)
-        ending, error = find_ending(ended, len(got or ()) == len(answers) - position, allowed)
-        why = judging.add_unusable(ended, child.broken, failed)
-        if why is None:
-            judging.add(ended, ending, error)
-            if got is None:  # the code was not even loaded
-                why = format_error(error) if error else NOT_RUN
-        if why is not None:
-            for answer in answers[position:]:
-                answer.error = why
-            break
-        answers[position : position + len(got or ())] = got or ()
-        position += len(got or ())
-        if position < len(answers) and error is not None:
-            answers[position] = _CallAnswer(error=format_error(error), seconds=ended.seconds)
-            position += 1
-            if ending == "lost":
-                break
-    return answers
+    request = {"mode": "answer", "code": judging.code, "calls": plan.calls, **asked}
+    async with judging.start_child(request, judging.limits) as child:
+        got, failed = await _receive_answers(child, len(plan.calls))
+        ended = await child.wait(EXIT_TIMEOUT_S)
+    missing = len(plan.calls) - len(got)
+    why = judging.add_unusable(ended, child.broken, failed)
+    if why is not None:
+        return [_CallAnswer(error=why) for _ in plan.calls]
+    ending, error = find_ending(ended, not missing, judging.limits)
+    judging.add(ended, ending, error)
+    if missing and error is not None:
+        got.append(_CallAnswer(error=format_error(error), seconds=ended.seconds))
+    return got + [_CallAnswer() for _ in plan.calls[len(got) :]]
 
 
-async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[_CallAnswer] | None, RunError | None]:
-    """The answers of one process (None: it ended before the code was loaded), and why the code could not be loaded."""
+async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[_CallAnswer], RunError | None]:
+    """The answers of the process, and why the code could not be loaded."""
+    answers: list[_CallAnswer] = []
     match await child.receive():
         case ["loaded"]:
             pass
         case ["failed", error] if described := read_error(error):
-            return None, described
+            return answers, described
         case other:
             if other is not None:
                 child.broken = "the process spoke out of turn"
-            return None, None
-    answers: list[_CallAnswer] = []
+            return answers, None
     before = child.elapsed
     while len(answers) < count and (body := await child.receive_bytes()) is not None:
         answer = await asyncio.to_thread(_read_answer, body) if len(body) > _LONG else _read_answer(body)
@@ -234,7 +217,9 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
         longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
         ran = await run_program(judging.start_child, judging.code, test.stdin or "", longer, _NOWHERE)
         late += ran.ending == "timeout"
-        same = not ran.truncated and await _compare_output(ran.stdout, expected, test.tolerance)
+        is_long = len(ran.stdout) + len(expected) > _LONG
+        compare = functools.partial(same_output, ran.stdout, expected, test.tolerance)
+        same = not ran.truncated and (await asyncio.to_thread(compare) if is_long else compare())
         error = None
         if not ran.ok:
             error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
@@ -247,9 +232,3 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
             judging.ending, judging.error = ran.ending, ran.error
             judging.stdout, judging.stderr = ran.stdout, ran.stderr
     return results
-
-
-async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:
-    if len(printed) + len(expected) <= _LONG or printed == expected:
-        return same_output(printed, expected, tolerance)
-    return await asyncio.to_thread(same_output, printed, expected, tolerance)

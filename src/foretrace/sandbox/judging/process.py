@@ -7,7 +7,7 @@ import msgspec
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, ChildExit, make_exit_error, make_protocol_error
+from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR, ChildExit, make_exit_error
 from foretrace.sandbox.judging.plan import JudgePlan
 
 EXIT_TIMEOUT_S = 1.0
@@ -45,11 +45,8 @@ class Judging(msgspec.Struct):
         return msgspec.structs.replace(limits, wall_s=wall_s, cpu_s=cpu_s)
 
     def add(self, ended: ChildExit, ending: Ending, error: RunError | None, *, beside: bool = False) -> None:
-        """Add the exit of one process; the first ending other than `ok` is kept.
-
-        Args:
-            beside: whether it ran at the same time as the one before.
-        """
+        """Add the exit of one process, which may have run `beside` the one before; the first ending other than `ok` is
+        kept."""
         self.count += not beside
         self.seconds += 0.0 if beside else ended.seconds
         self.cpu_s += ended.cpu_s or 0.0
@@ -60,15 +57,15 @@ class Judging(msgspec.Struct):
             self.error = error
         if ending == "exit":
             self.flags.add("exited")
-        if error is not None and error.kind == "OutOfTurn":
+        if error is not None and error == PROTOCOL_ERROR:
             self.flags.add("tampered")
 
     def add_unusable(self, ended: ChildExit, broken: object, failed: RunError | None) -> str | None:
         """Add a process that broke the protocol or could not load the code, and return why all its tests fail; None for
         any other, which is not added."""
         if broken:
-            self.add(ended, "killed", make_protocol_error())
-            return PROTOCOL_ERROR_TEXT
+            self.add(ended, "killed", PROTOCOL_ERROR)
+            return PROTOCOL_ERROR.message
         if failed is not None:
             ending: dict[str, Ending] = {"MemoryError": "memory", "SystemExit": "exit"}
             self.add(ended, ending.get(failed.kind, "error"), failed)
@@ -77,11 +74,7 @@ class Judging(msgspec.Struct):
 
 
 def find_ending(ended: ChildExit, whole: bool, limits: Limits) -> tuple[Ending, RunError | None]:
-    """The ending of a process that should have answered and then exited.
-
-    Args:
-        whole: whether it gave all its answers.
-    """
+    """The ending of a process that should have answered and then exited; `whole`: it gave all its answers."""
     if ended.ending not in ("ok", "exit"):
         return ended.ending, make_exit_error(ended, limits)
     if whole and ended.ending == "ok" and not ended.exit_code:
