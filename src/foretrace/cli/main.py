@@ -27,11 +27,9 @@ class Group(click.Group):
     """Lists its commands in the given order, each with the full first line of its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands' names."""
         return [*self.commands]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, wrapping long first lines instead of cutting them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
@@ -150,7 +148,6 @@ def _write_error(text: str) -> None:
 
 
 def _drop_stdout() -> None:
-    """Keep Python from complaining at exit that stdout has been closed by its reader."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

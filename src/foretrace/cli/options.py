@@ -315,7 +315,6 @@ class Command(click.Command):
         self.groups: dict[str, list[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All options and arguments."""
         if not self.params:
             functions = [self.function]
             if self.like is not None:
@@ -389,7 +388,6 @@ class Command(click.Command):
         super().format_options(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> None:
-        """Call the function."""
         values = ctx.params
         output = Output(json=values.pop("json"), quiet=values.pop("quiet"))
         if isinstance(ctx.obj, Invocation):
@@ -408,7 +406,6 @@ def _find_parser(name: str, kind: str) -> Callable[[Any], Any] | None:
 
 
 def _read_args(function: Callable[..., Any]) -> dict[str, str]:
-    """The descriptions of a function's arguments in its docstring."""
     text = inspect.getdoc(function) or ""
     section = re.search(r"^Args:\n((?: .*\n?)+)", text, re.MULTILINE)
     found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE) if section else []

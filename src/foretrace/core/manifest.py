@@ -60,11 +60,6 @@ class Manifest(msgspec.Struct, kw_only=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a traces folder.
-
-    Raises:
-        StoreError: there is none, or it is not a manifest of traces.
-    """
     path = folder / "manifest.json"
     if not folder.exists():
         raise StoreError(f"{folder}: no such folder; import or generate traces into it first")

@@ -124,15 +124,9 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def predictor(self) -> str:
-        """The predictor's name; empty if the file does not say."""
         return "" if self.header is None else self.header.predictor
 
     def check_not_empty(self) -> None:
-        """Refuse a file without any predictions, or with none that names an action.
-
-        Raises:
-            PredictionError: it has none.
-        """
         if not self.rows:
             raise PredictionError(f"{self.path}: holds no predictions")
         if all(row.action is None for row in self.rows):
@@ -152,11 +146,7 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest_dataset(dataset: Path) -> str:
-    """Digest of a dataset's manifest, which holds the digests of its inputs, its settings and its versions.
-
-    Raises:
-        PredictionError: the folder is not a dataset.
-    """
+    """Digest of a dataset's manifest, which holds the digests of its inputs, its settings and its versions."""
     return hashlib.blake2b(_read_manifest(dataset), digest_size=16).hexdigest()
 
 
@@ -191,11 +181,7 @@ def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_origin(dataset: Path) -> dict[str, Any]:
-    """What determines the rows of a dataset; empty if its manifest is incomplete.
-
-    Raises:
-        PredictionError: the folder is not a dataset.
-    """
+    """What determines the rows of a dataset; empty if its manifest is incomplete."""
     manifest = _read_manifest(dataset)
     try:
         return describe_origin(json.loads(manifest))
@@ -241,7 +227,6 @@ def _read_arguments(call: PredictedCall) -> Any:
 
 
 def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Prediction]) -> None:
-    """Write a file completely or not at all."""
     with atomic_file(path) as file:
         file.write(msgspec.json.encode(header) + b"\n")
         for row in rows:
@@ -262,11 +247,7 @@ def encode_prediction(row: Prediction) -> bytes:
 
 
 def read_header(path: Path) -> PredictionsHeader | None:
-    """The header of a file; None if it has none.
-
-    Raises:
-        PredictionError: the file cannot be read, or its first line is not a JSON object.
-    """
+    """The header of a file; None if it has none."""
     for number, value in read_json_lines(list_files(path)[0], "prediction", Counter()):
         if number == 1 and "predictions" in value:
             return read_format_header(value, PredictionsHeader, f"{path} line 1")
@@ -275,11 +256,7 @@ def read_header(path: Path) -> PredictionsHeader | None:
 
 
 def list_files(path: Path) -> list[Path]:
-    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it.
-
-    Raises:
-        PredictionError: the folder holds no such files.
-    """
+    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it."""
     if not path.is_dir():
         return [path]
     if (path / GUESSES_FILE).is_file():
@@ -325,17 +302,9 @@ def read_predictions(path: str | Path) -> PredictionsFile:
 
 
 def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted as
-    `torn_last_line`. The rows of a Parquet file count as lines, without null values and null fields of structs.
-
-    Args:
-        path: The file.
-        kind: What a line is, for errors: `prediction`.
-        problems: Where the incomplete line is counted.
-
-    Raises:
-        PredictionError: the file cannot be read, or a line is not a JSON object.
-    """
+    """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted in
+    `problems` as `torn_last_line`; `kind` is what errors call a line. The rows of a Parquet file count as lines,
+    without nulls."""
     if path.suffix == ".parquet":
         yield from enumerate(_read_parquet(path), 1)
         return
@@ -382,11 +351,7 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
-    """Key and step of a line.
-
-    Raises:
-        PredictionError: one of them is missing, or the step is not a number.
-    """
+    """Key and step of a line."""
     if "key" not in value or "step" not in value:
         raise PredictionError(f"{where}: is not a {kind}: it has no key or no step")
     step = _read_int(value["step"])
@@ -396,11 +361,7 @@ def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
 
 
 def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
-    """Rank of a line; 1 if not given.
-
-    Raises:
-        PredictionError: it is not a number from 1 on.
-    """
+    """Rank of a line; 1 if not given."""
     rank = _read_int(value.get("rank", 1))
     if rank is None or rank < 1:
         raise PredictionError(f"{where}: is not a {kind}: its rank is not a number from 1 on")
@@ -408,11 +369,7 @@ def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
 
 
 def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -> HeaderT:
-    """The header of a file that foretrace wrote, whose first field is the version of its format.
-
-    Raises:
-        PredictionError: the version is another one, or this is not such a header.
-    """
+    """The header of a file that foretrace wrote, whose first field is the version of its format."""
     name = form.__struct_fields__[0]
     kind = name.replace("_", " ")
     if value[name] != FORMAT:

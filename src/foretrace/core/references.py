@@ -51,11 +51,7 @@ class References(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_references(dataset: Path) -> References | None:
-    """The references of a dataset; None if it has none.
-
-    Raises:
-        PredictionError: the file exists and cannot be read.
-    """
+    """The references of a dataset; None if it has none."""
     path = dataset / FILE
     try:
         found = msgspec.json.decode(path.read_bytes(), type=References)
@@ -69,6 +65,5 @@ def read_references(dataset: Path) -> References | None:
 
 
 def write_references(dataset: Path, references: References) -> None:
-    """Write the references into the dataset, completely or not at all."""
     data = msgspec.json.format(msgspec.json.encode(references), indent=1)
     replace_file(dataset / FILE, data + b"\n")

@@ -44,27 +44,18 @@ class _Slot(Generic[R]):
 
 def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -> Iterator[R]:
     """Results of the jobs, in their order. While the next result is not ready, this process does the last job that no
-    worker has begun. Without a pool, it does each job when its result is requested.
+    worker has begun. Without a pool, it does each job when its result is requested. What a job or `jobs` itself raises
+    comes after the results of the jobs before it.
 
     Args:
         capacity: Approximate total weight of the jobs in flight; a heavier job is streamed, if possible.
-
-    Raises:
-        Exception: what a job raises, or `jobs` itself, after the results of the jobs before it.
     """
     return map(_do_here, jobs) if pool is None else _Line(pool, jobs, capacity).finish_until(None)
 
 
 def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: int) -> None:
     """Let each stage take its jobs' results, one after the other, while jobs of later stages are done (`run_in_order`).
-
-    Args:
-        stages: Read ahead, like their jobs.
-        capacity: Total weight of the jobs in flight, of all stages together.
-
-    Raises:
-        Exception: what `take`, a job or `jobs` raises; what `stages` raises, once the stages before it are done.
-    """
+    Stages are read ahead like their jobs; `capacity` is for all of them together."""
     if pool is None:
         for stage in stages:
             stage.take(map(_do_here, stage.jobs))
@@ -147,7 +138,6 @@ class _Line(Generic[R]):
             yield self.finish_first()
 
     def drop_until(self, end: Job[Any]) -> None:
-        """Remove this job and those before it, done or not."""
         while self.fill():
             first = self._remove_first()
             if first.job is end:

@@ -111,7 +111,6 @@ class _RayPool(ThreadPoolExecutor, Pool):
             self._running.remove(task)
 
     def cancel(self) -> None:
-        """Drop the calls that wait, and end the running tasks."""
         self.shutdown(wait=False, cancel_futures=True)
         for task in tuple(self._running):
             with contextlib.suppress(Exception):
@@ -127,7 +126,6 @@ def _run_job(context: _Context, call: bytes) -> Any:
 
 @functools.cache
 def _take_over(context: _Context) -> None:
-    """Set this process up like the one that submits the jobs."""
     with contextlib.suppress(OSError):  # paths may be absolute anyway
         os.chdir(context.folder)
     sys.path += [path for path in context.modules if path not in sys.path]
@@ -154,11 +152,7 @@ def _import_ray(module: str = "") -> Any:
 @contextlib.contextmanager
 def connect(address: str | None) -> Generator[Any]:
     """Ray, connected. Pools opened in the block share the connection, and the Ray that is started if there is no
-    cluster.
-
-    Raises:
-        UsageError: Ray is not installed, or there is no answer.
-    """
+    cluster."""
     address = address or os.environ.get("RAY_ADDRESS") or None
     with _show_token(address):
         ray, is_ours = _connect(address)
@@ -253,15 +247,8 @@ def _check_address(address: str | None) -> None:
 
 
 def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
-    """Compare each node of the cluster with this one before any work begins.
-
-    Args:
-        writes: Folders that all nodes must see; missing ones are created.
-        reads: Files or folders that all nodes must see as they are here; only some are checked.
-
-    Raises:
-        UsageError: a node has another version of foretrace, Python or pyarrow, or does not see a folder or file.
-    """
+    """Compare each node of the cluster with this one before any work begins: versions, folders to write (missing ones
+    are created), and some of the files to read."""
     of_folders = {path.parent: path for path in reads}  # one per folder
     shown = {str(path): path for path in [*of_folders.values()][:_MAX_READS]}
     marks = [make_own_name(folder / "seen-by-all-nodes") for folder in writes]
@@ -280,7 +267,6 @@ def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
 
 
 def _compare_nodes(shown: Mapping[str, Path]) -> None:
-    """Compare the nodes by their versions and by these files, each with the name that an error gives it."""
     ray = _import_ray()
     place_on: Any = _import_ray(".util.scheduling_strategies").NodeAffinitySchedulingStrategy
     probe: Any = ray.remote(num_cpus=0, max_retries=1)(_describe_node)
@@ -319,7 +305,6 @@ def _describe_node(folder: str, paths: Sequence[str]) -> tuple[dict[str, str], d
 
 
 def _describe_file(path: Path) -> str | None:
-    """A text that differs between two files; `None` if there is no file."""
     try:
         if path.is_dir():
             return "folder"

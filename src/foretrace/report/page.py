@@ -75,7 +75,6 @@ class PagePieces:
 
     @property
     def place(self) -> int:
-        """Position of the next value in its piece."""
         return len(self._waiting)
 
     def add(self, value: Any, row: dict[str, Any]) -> None:
@@ -88,7 +87,6 @@ class PagePieces:
             self._flush()
 
     def finish(self) -> list[dict[str, Any]]:
-        """The lines of the values that did not fit into the page."""
         self._flush()
         return self._left_out
 
@@ -185,11 +183,7 @@ def encode_json(value: Any) -> str:
 
 
 def make_data_script(name: str, value: Any) -> str:
-    """A script that passes `value` to the page under `name`.
-
-    The JSON is one string that the page parses: keys such as `__proto__` have no special meaning then, and it is faster
-    than parsing a script.
-    """
+    """A script that passes `value` to the page, as one string of JSON: `__proto__` has no special meaning then."""
     return f"foretrace.take('{name}', '{_replace(encode_json(value), _IN_SCRIPT)}');\n"
 
 
@@ -206,7 +200,6 @@ def _replace(text: str, escapes: dict[str, str]) -> str:
 
 
 def read_asset(name: str) -> str:
-    """A file that ships with the package."""
     return files("foretrace.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 

@@ -131,7 +131,6 @@ def _import_sources(
     importing: dict[str, Any],
     progress: ProgressDisplay,
 ) -> list[dict[str, Any]]:
-    """Import sources into one folder; returns a report of each import."""
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
     from foretrace.engines.processes import release_memory

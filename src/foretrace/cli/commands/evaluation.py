@@ -88,11 +88,6 @@ def _check_calls(output: Output, check: str, manifest: Path | None, allow: Seque
 
 
 def _read_call(text: str) -> tuple[str, str]:
-    """Name and arguments, as JSON text, of a call that is written as JSON.
-
-    Raises:
-        UsageError: it is not.
-    """
     try:
         call = json.loads(text)
         name, arguments = call["name"], call.get("arguments", {})

@@ -33,7 +33,6 @@ _SHOWN_BY = {
 
 
 def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
-    """Print a report."""
     module, _, function = _SHOWN_BY[type(report).__name__].partition(".")
     getattr(importlib.import_module(f"foretrace.cli.display.{module}"), function)(output, report, *inputs, **how)
 
