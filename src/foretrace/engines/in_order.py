@@ -7,6 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from foretrace.engines.engine import Pool
+
 R = TypeVar("R")
 
 
@@ -40,6 +42,11 @@ class _Slot(Generic[R]):
         """`None` for a job that this process does when the result is requested."""
         self.is_ours = False
         """Whether this process has done it."""
+
+
+def jobs_at_once(pool: Pool | None) -> int:
+    """A capacity for jobs of weight 1: each worker has a second one ready, and this process one to do."""
+    return 1 if pool is None else 2 * pool.workers + 1
 
 
 def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -> Iterator[R]:

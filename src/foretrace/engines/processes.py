@@ -127,21 +127,21 @@ class Processes(NamedTuple):
     def open_pool(self, **needs: Unpack[PoolNeeds]) -> Generator[Pool | None]:
         """See `Engine`; all files are visible from here. The workers end at once when the block fails or when this
         process is gone, even by kill -9."""
-        useful, helps = needs.get("useful"), needs.get("helps", False)
+        useful = needs.get("useful")
         workers = self.workers if useful is None else min(self.workers, useful)
         if workers <= 1:
             yield None
             return
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        workers -= helps
+        workers -= needs.get("helps", False)
         start = theirs, needs.get("small", True)
         with (
             ours,
             theirs,
             _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=start) as pool,
         ):
-            pool.workers, pool.helps = workers, helps
+            pool.workers = workers
             try:
                 yield pool
             except BaseException as error:
