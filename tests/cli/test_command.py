@@ -1,10 +1,11 @@
-"""The command as a process: start, endings, signals, pipes, terminals; and the package's public names."""
+"""The command as a process (start, endings, signals, pipes, terminals, warnings), and the package's public names."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import pty
+import re
 import resource
 import signal
 import subprocess
@@ -19,10 +20,13 @@ import click
 import msgspec
 import pytest
 
+import foretrace
 import foretrace.__main__
-from cli.conftest import Run, write_rows
+from cli.conftest import Run, chat_row, write_rows
+from fakes.model_server import ModelServer, serving
 from foretrace.cli.main import app
-from foretrace.cli.options import FLAGS, write_flag
+from foretrace.cli.options import FLAGS, Command, write_flag
+from foretrace.cli.output import Output
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import Setting, UsageError
 from foretrace.dataset.settings import BuildSettings
@@ -30,6 +34,8 @@ from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.episodes.settings import EpisodeSettings
 
 COMMAND = [sys.executable, "-m", "foretrace"]
+
+
 SLOW = """
 import time
 from foretrace.core.trace import Message, Provenance, Task, Trace
@@ -246,3 +252,248 @@ def test_wrong_use_from_python_is_one_clear_line(
     with pytest.raises(error) as caught:
         call(traces)
     assert text in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An installed package that brings a source of the name of ours, and one that warns by itself."""
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[foretrace.source]\nchat = stranger:Chat\n")
+    (tmp_path / "loud.py").write_text(
+        "import warnings\nfrom foretrace.sources.chat import Chat\nwarnings.warn('mine is old')\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1)])
+    asked = ["import", "chat", file, "--out", tmp_path / "t"]
+    done = command(*asked, env=environment)
+    said = [line for line in done.stderr.splitlines() if "ours is used" in line]
+    assert done.returncode == 0 and len(said) == 1
+    assert said[0].startswith("foretrace: warning: stranger brings a source 'chat', which is the name of foretrace's")
+    assert "ForetraceWarning" not in done.stderr and "plugins.py" not in done.stderr
+    quiet = command(*asked, "--quiet", env=environment)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+
+
+def test_warnings_of_others_stay(environment: dict[str, str], tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1)])
+    done = command("import", "loud:Chat", file, "--out", tmp_path / "t", "--quiet", env=environment)
+    assert done.returncode == 0 and "loud.py:3: UserWarning: mine is old" in done.stderr
+
+
+def test_weak_isolation_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "weak.py").write_text(
+        "from foretrace.sandbox.local import PLUGIN as Local\n"
+        "import msgspec\n"
+        "def Weak(settings):\n    return Local(msgspec.structs.replace(settings, level=0))\n"
+    )
+    asked = ["generate", "--problems", "builtin", "--limit", "1", "--protocol", "tools", "--model", "demo"]
+    asked += ["--sandbox", "weak:Weak", "--allow-weak-isolation", "--out", "t", "--max-turns", "1"]
+    done = command(*asked, cwd=tmp_path)
+    said = [line for line in done.stderr.splitlines() if "untrusted code runs at isolation level 0" in line]
+    assert done.returncode == 0 and len(said) == 1 and said[0].startswith("foretrace: warning: ")
+
+
+_CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|.", re.DOTALL)
+
+
+SLOW_SOURCE = '''
+import sys, time
+from pathlib import Path
+from foretrace.core.trace import Message, Provenance, Task, Trace
+
+
+class Slow:
+    """Reads 200 rows a second at most, until there is a file OUT.enough."""
+
+    name, license, hub = "slow", None, None
+    enough = sys.argv[-1] + ".enough"
+
+    def to_trace(self, row, at):
+        if not Path(self.enough).exists():
+            time.sleep(0.005)
+        return Trace(
+            key=f"slow:{at.row}",
+            task=Task(id="t", group="t"),
+            messages=(Message(role="assistant", author="model", content="x"),),
+            provenance=Provenance(origin="imported", source="slow"),
+        )
+'''
+
+
+def run_on_terminal(*arguments: object, heard: Callable[[bytes], object] = bool, **options: Any) -> str:
+    """Run the command with a terminal of 100 columns as its stderr; returns the bytes that came there, as text. `heard`
+    is called with each piece of them."""
+    ours, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    pieces: list[bytes] = []
+    with subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=its, env=environment, **options
+    ) as process:
+        os.close(its)
+        try:
+            while piece := os.read(ours, 4096):
+                pieces.append(piece)
+                heard(piece)
+        except OSError:  # Linux says so when the other side is closed
+            pass
+        finally:
+            os.close(ours)
+        assert process.wait() == 0
+    return b"".join(pieces).decode()
+
+
+def screens(text: str) -> list[list[str]]:
+    """The lines of the screen after each piece of text that ended a line or was drawn over."""
+    lines, row, column = [""], 0, 0
+    found: list[list[str]] = []
+    for match in _CONTROL.finditer(text):
+        number, letter = match[1], match[2]
+        if letter == "A":
+            row = max(0, row - int(number or 1))
+        elif letter == "K":
+            found.append([*lines])
+            lines[row] = "" if number == "2" else lines[row][:column]
+        elif match[0] == "\r":
+            column = 0
+        elif match[0] == "\n":
+            found.append([*lines])
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif letter is None:
+            lines[row] = lines[row].ljust(column)[:column] + match[0] + lines[row][column + 1 :]
+            column += 1
+    return [*found, lines]
+
+
+def test_notes_of_generate_do_not_run_into_its_progress(tmp_path: Path) -> None:
+    """The notes of the probe come while the line of progress stands."""
+    rows = [{"id": "p", "statement": "Add 1.", "entry_point": "f", "tests": ["assert f(1) == 2"]}]
+    file = write_rows(tmp_path / "p.jsonl", rows)
+    reply: Callable[..., str] = lambda asked: "<think>It is so.</think><code>\ndef f(x):\n    return x + 1\n</code>"  # noqa: E731
+    with serving(ModelServer(say=reply, latency_s=lambda n: 0.15)) as server:
+        server_options = ["--model", "openai:toy", "--base-url", server.url]
+        text = run_on_terminal(
+            *("generate", "--problems", f"jsonl:{file}", "--protocol", "tools", *server_options),
+            *("--max-turns", 2, "--out", tmp_path / "t"),
+        )
+    shown = {line.rstrip() for screen in screens(text) for line in screen}
+    notes = [line for line in shown if "the model server does" in line or "isolation level" in line]
+    assert notes and all(line.startswith(("the model server does: ", "sandbox: ")) for line in notes), shown
+    assert any(re.search(r"reading|probing|starting|of 1 done", line) for line in shown), shown
+    left = [line for line in screens(text)[-1] if line.strip()]
+    assert all(re.match(r"the model server does|not \w+:|sandbox:|[\w/ ]", line) for line in left)
+    assert not any(re.search(r"\(\d+ s\)\s*$", line) for line in left), left
+
+
+@pytest.mark.slow
+def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
+    """Each of the two imports is quick from when it has said so."""
+    (tmp_path / "slow_source.py").write_text(SLOW_SOURCE)
+    file = write_rows(tmp_path / "rows.jsonl", [{"n": n} for n in range(2000)])
+    arguments = ["import", "slow_source:Slow", str(file), "--out"]
+
+    def heard(piece: bytes) -> None:
+        if b"s left" in piece:
+            (tmp_path / "t.enough").touch()
+
+    with subprocess.Popen(
+        [*COMMAND, *arguments, "u"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as beside:
+        text = run_on_terminal(*arguments, "t", cwd=tmp_path, heard=heard)
+        shown = {line for screen in screens(text) for line in screen}
+        assert beside.stderr is not None
+        plain = ""
+        while "s left" not in plain and (line := beside.stderr.readline()):
+            plain += line
+        (tmp_path / "u.enough").touch()
+        plain += beside.communicate()[1]
+    assert any("%" in line and "s left" in line and "━" in line for line in shown), shown
+    assert re.search(r"rows\.jsonl: \d+ of 2,000, \d+%, [\d.,]+/(?:s|min), \d+ s left \(\d+ s\)\n", plain), plain
+    assert "\x1b" not in plain
+
+
+def test_lines_of_progress_count_only_what_is_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("foretrace.cli.output._FIRST_LINE_S", 0.05)
+    for total in (1, 3):
+        with Output().progress("opening") as progress:
+            progress("building", 0, total)
+            time.sleep(0.3)
+    assert capsys.readouterr().err == "building (0 s)\nbuilding: 0 of 3, 0% (0 s)\n"
+
+
+def test_reports_print_as_the_command_prints_them(run: Run, traces: Path, tmp_path: Path) -> None:
+    said = {
+        "ceiling": (run("ceiling", traces), foretrace.ceiling(traces)),
+        "view": (run("view", traces, "--out", tmp_path / "v"), foretrace.view(traces, out=tmp_path / "v")),
+        "label": (
+            run("label", traces, "--out", tmp_path / "l.csv"),
+            foretrace.label_folder(traces, out=tmp_path / "m.csv"),
+        ),
+        "export": (
+            run("export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl"),
+            foretrace.export(traces, format="chat", out=tmp_path / "f.jsonl"),
+        ),
+        "scrub": (
+            run("scrub", traces, "--out", tmp_path / "s"),
+            foretrace.scrub(traces, out=tmp_path / "t"),
+        ),
+    }
+    other_names = {"m.csv": "l.csv", "f.jsonl": "e.jsonl", str(tmp_path / "t"): str(tmp_path / "s")}
+    for name, (done, report) in said.items():
+        printed = str(report)
+        for ours, theirs in other_names.items():
+            printed = printed.replace(ours, theirs)
+        assert printed == done.out.rstrip("\n"), name
+        assert repr(report).startswith(f"{type(report).__name__}("), name
+
+
+def test_one_trace_is_read_by_how_its_key_begins(traces: Path) -> None:
+    keys = [trace.key for trace in foretrace.read_traces(traces)]
+    assert foretrace.read_trace(traces, keys[0]).key == keys[0]
+    with pytest.raises(foretrace.ForetraceError, match="no trace with key"):
+        foretrace.read_trace(traces, "nothing")
+
+
+@pytest.mark.parametrize("name", foretrace.__all__)
+def test_what_takes_a_path_takes_text_too(name: str) -> None:
+    function = getattr(foretrace, name)
+    if not inspect.isfunction(function):
+        pytest.skip("is not a function")
+    for parameter in inspect.signature(function).parameters.values():
+        words = re.findall(r"\w+", str(parameter.annotation))
+        assert "Path" not in words or "str" in words, parameter
+
+
+def test_label_refuses_a_folder_in_one_line() -> None:
+    with pytest.raises(UsageError, match="label takes a Trace, not a str; for a traces folder call label_folder"):
+        foretrace.label("traces")  # type: ignore[arg-type]
+
+
+def test_times_can_be_assumed_by_a_table(traces: Path) -> None:
+    found = foretrace.ceiling(traces, assume_times={"model": 6, "tool": 0.5})
+    assert found == foretrace.ceiling(traces, assume_times="model=6,tool=0.5") and found.assumed_steps
+    with pytest.raises(UsageError, match="give tool too"):
+        foretrace.ceiling(traces, assume_times={"model": 6})
+
+
+def test_labels_are_not_predictions(run: Run, traces: Path, tmp_path: Path) -> None:
+    foretrace.label_folder(traces, out=tmp_path / "l.parquet")
+    done = run("replay", traces, "--predictions", tmp_path / "l.parquet")
+    assert done.err.endswith("l.parquet line 1: is not a prediction: it has no key or no step\n")
+
+
+@pytest.mark.parametrize("command", sorted(app.commands))
+def test_every_option_has_help_and_a_default_without_two_brackets(run: Run, command: str) -> None:
+    assert "[default: (" not in run(command, "--help").out
+    found = app.commands[command]
+    if isinstance(found, Command):
+        found.get_params(click.Context(found, **app.context_settings))
+        assert all(found.about.get(each.name or "") for each in found.own), command

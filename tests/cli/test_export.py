@@ -207,19 +207,6 @@ def test_injected_text_without_ids_leaves_the_row_without_tokens() -> None:
     assert unknown["spans"] == known["spans"] == [(0, 2), (3, 4)]
 
 
-def test_ids_without_logprobs_are_kept() -> None:
-    bare = Sampled(token_ids=(1, 2), exact="token")
-    row = make_inline_row(made(USER, Message(role="assistant", author="model", content="ab", turn=2, sampled=bare)))
-    assert isinstance(row, dict)
-    assert (row["token_ids"], row["mask"], row["logprobs"]) == ([1, 2], [1, 1], None)
-
-
-def test_ids_that_were_sampled_in_several_turns_are_no_stream() -> None:
-    first = Message(role="assistant", author="model", content="a", turn=2, sampled=exactly("a"))
-    row = make_inline_row(made(USER, first, msgspec.structs.replace(first, turn=3)))
-    assert isinstance(row, dict) and row["token_ids"] is None
-
-
 SAID = Message(role="assistant", author="model", content="a", turn=2)
 
 

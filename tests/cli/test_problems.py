@@ -119,25 +119,6 @@ def test_the_limits_of_a_run_can_be_raised(run: Run, tmp_path: Path) -> None:
     assert run("problems", "check", "jsonl", "--path", path, "--wall-s", "9").code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["nope"], 2, "unknown problems 'nope': choose one of builtin, harbor, humaneval, jsonl, mbpp"),
-        (["jsonl"], 2, "--path FILE"),
-        (["builtin", "--path", "x"], 2, "leave --path out"),
-        (["builtin", "--sandbox", "nope"], 2, "unknown sandbox 'nope'"),
-        (["builtin", "--limit", "0"], 2, "--limit"),
-        (["jsonl", "--path", "none.jsonl"], 1, "none.jsonl: no such file"),
-        (["jsonl", "--path", "{empty}"], 1, "empty.jsonl: there is no problem in it"),
-    ],
-)
-def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-    paths = {"{empty}": write_rows(tmp_path / "empty.jsonl", [])}
-    result = run("problems", "check", *(paths.get(a, a) for a in arguments), "--quiet")
-    assert (result.code, result.out) == (code, "")
-    assert said in result.err and result.err.count("\n") == 1
-
-
 def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
     docs = (Path(__file__).resolve().parents[2] / "docs" / "problems.md").read_text("utf-8")
     path = write_rows(

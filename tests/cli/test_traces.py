@@ -1,4 +1,4 @@
-"""`label`, `show`, `export`, `schema`, `sources`: what can be read out of a traces folder."""
+"""`label`, `show`, `export`, `view`, `schema`, `sources`: what can be read out of a traces folder."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import csv
 import gzip
 import io
 import json
+import webbrowser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 
 from cli.conftest import Run, call, chat_row, write_rows
+from core.test_store import make
+from exports.any_traces import SAID
+from exports.test_export_traces import store
+from exports.test_otlp import TIMED
+from exports.test_row_formats import SYSTEM, USER
+from exports.test_row_formats import make as make_talk
 from foretrace.actions.taxonomy import ActionType
+from foretrace.cli.display.dataset import show_dataset
 from foretrace.cli.output import Output
 from foretrace.core.files import only_writer
 from foretrace.core.store import read_traces, write_traces
-from foretrace.core.trace import Message, Parent, Provenance, Task, ToolCall, Trace
+from foretrace.core.trace import Message, Outcome, Parent, Provenance, Sampled, Task, ToolCall, Trace
+from foretrace.dataset.report import BuildReport
 
 COLUMNS = [
     *("key", "id", "source", "raw_file", "raw_row", "message_index", "raw_index"),
@@ -81,24 +91,6 @@ def test_empty_folder_gives_an_empty_file(run: Run, tmp_path: Path) -> None:
     empty = run("label", tmp_path / "t", "--out", tmp_path / "c.csv", "--corrections", tmp_path / "r.csv", "--json")
     assert empty.json["corrections"]["applied"] == 0
     assert run("show", tmp_path / "t").out == "no traces\n"
-
-
-@pytest.mark.parametrize("verb", ["label", "export"])
-def test_outputs_that_are_refused(run: Run, traces: Path, tmp_path: Path, verb: str) -> None:
-    more = ["--format", "jsonl"] if verb == "export" else []
-    file = tmp_path / "some.jsonl"
-    file.write_text("")
-    for out, code, said in [
-        (tmp_path / "l.txt", 2, "name it"),
-        (traces / "l.jsonl", 2, "inside the traces folder"),
-        (file / "l.jsonl", 1, "cannot write"),
-    ]:
-        result = run(verb, traces, *more, "--out", out)
-        assert (result.code, result.out) == (code, "")
-        assert said in result.err
-    (tmp_path / "dir.jsonl").mkdir()
-    assert "is a folder" in run(verb, traces, *more, "--out", tmp_path / "dir.jsonl").err
-    assert not list(tmp_path.glob(".*.partial"))
 
 
 def test_two_writers_of_one_file(run: Run, traces: Path, tmp_path: Path) -> None:
@@ -277,3 +269,179 @@ def test_flags_stand_beside_the_labels(run: Run, tmp_path: Path) -> None:
     assert "cheat history.read  git log --all" in run("show", tmp_path / "t", "k").out
     shown = run("show", tmp_path / "t", "k", "--step", "0", "--json").json["flags"]
     assert [flag["rule"] for flag in shown] == ["history.read"]
+
+
+replace = msgspec.structs.replace
+
+
+def generated(sample: int, task: str = "p/one", **changes: Any) -> Trace:
+    made = Provenance(
+        origin="generated",
+        source="p",
+        model="openai:m",
+        protocol="tools",
+        sampling={"temperature": 0.5, "top_k": None, "hints": False},
+        seed=3,
+        sample=sample,
+        **changes,
+    )
+    trace = replace(make(sample), key=f"generated/{task}/abc/{sample}", task=Task(id=task, group=task), provenance=made)
+    return replace(trace, outcome=replace(trace.outcome, reward=0.25))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "ds"
+    folder.mkdir()
+    manifest = {"settings": {}, "configs": {}, "gates": [], "drops": {"eval": {"repeated_step": 0}}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def commands(folder: Path, out: Path) -> list[list[object]]:
+    """All verbs that take a traces folder."""
+    generate = ["--problems", "builtin", "--limit", 1, "--protocol", "tools", "--model", "demo", "--quiet"]
+    return [
+        ["show", folder],
+        ["label", folder, "--out", out / "l.csv"],
+        ["ceiling", folder],
+        ["replay", folder, "--predictions", out / "p.jsonl"],
+        ["effects", folder, "--out", out / "effects.json"],
+        ["export", folder, "--format", "jsonl", "--out", out / "e.jsonl"],
+        ["build", folder, "--out", out / "b"],
+        ["generate", *generate, "--out", folder],
+    ]
+
+
+def test_a_dataset_is_called_one(run: Run, dataset: Path, tmp_path: Path) -> None:
+    for command in commands(dataset, tmp_path):
+        done = run(*command)
+        assert (done.code, done.out, done.err) == (
+            1,
+            "",
+            f"foretrace: {dataset}: is a dataset, not a traces folder\n",
+        ), command
+    assert [p.name for p in dataset.iterdir()] == ["manifest.json"]
+
+
+def test_a_file_is_called_one(run: Run, traces: Path, tmp_path: Path) -> None:
+    file = traces / "manifest.json"
+    for command in commands(file, tmp_path):
+        done = run(*command)
+        assert done.code in (1, 2) and done.out == ""
+        assert done.err.startswith(f"foretrace: {file}: is a file; ") and "folder" in done.err
+
+
+def test_what_was_replaced_is_said(run: Run, traces: Path, tmp_path: Path) -> None:
+    label = ["label", traces, "--out", tmp_path / "l.csv"]
+    export = ["export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl"]
+    for command in (label, export):
+        assert "is replaced)" not in run(*command).out
+        assert "(the file that was there is replaced)\n" in run(*command).out
+        assert run(*command, "--json").json["replaced"] is True
+
+
+def test_the_list_says_what_made_a_trace(run: Run, tmp_path: Path) -> None:
+    write_traces([generated(n) for n in (10, 2)] + [generated(0, "p/a")], tmp_path / "t")
+    first, *rows = run("show", tmp_path / "t").out.splitlines()
+    assert first.split() == [
+        *("key", "first", "words", "task", "model", "protocol", "seed", "sample", "steps", "success", "reward")
+    ]
+    assert [row.split()[0] for row in rows] == [f"generated/p/{end}" for end in ("a/abc/0", "one/abc/2", "one/abc/10")]
+    assert rows[1].split()[-7:] == ["openai:m", "tools", "3", "2", "1", "yes", "0.2500"]
+    shown = run("show", tmp_path / "t", "--json").json["shown"]
+    assert shown[0]["protocol"] == "tools" and shown[0]["sample"] == 0
+
+
+def test_the_list_has_no_column_that_says_nothing(run: Run, tmp_path: Path) -> None:
+    run("import", "chat", write_rows(tmp_path / "r.jsonl", [chat_row(1)]), "--out", tmp_path / "t")
+    assert run("show", tmp_path / "t").out.split("\n")[0].split() == ["key", "first", "words", "steps", "success"]
+
+
+def test_the_list_has_date_project_and_first_words(run: Run, tmp_path: Path) -> None:
+    said = Message(
+        role="user", author="user", content="Mend the\nbug " + 20 * "at length ", started="2026-02-03T04:05:06Z"
+    )
+    made = msgspec.structs.replace(generated(0), messages=(said,), extra={"cwd": "/home/ann/shop"})
+    write_traces([made], tmp_path / "t")
+    shown = run("show", tmp_path / "t").out
+    assert "  2026-02-03 04:05  shop     Mend the bug at length at length at length at length at len…  " in shown
+    facts = run("show", tmp_path / "t", "--json").json["shown"][0]
+    assert (facts["date"], facts["project"]) == ("2026-02-03T04:05:06", "shop")
+    assert facts["first_words"].startswith("Mend the bug at length")
+
+
+def test_the_header_says_how_it_was_made_and_leaves_out_what_is_not_known(run: Run, tmp_path: Path) -> None:
+    write_traces([generated(2)], tmp_path / "t")
+    head = run("show", tmp_path / "t", "generated").out.splitlines()[3:6]
+    assert head == [
+        "source   p, license not known",
+        "agent    model openai:m, protocol tools",
+        "sampling hints false, temperature 0.5, seed 3, sample 2",
+    ]
+
+
+def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.CaptureFixture[str]) -> None:
+    gate = {"name": "shortcut/x/length", "verdict": "undecided", "figures": {}, "detail": "x/length: UNDECIDED at n=18"}
+    drops = {"proposer": {"attempt_not_wanted": 0, "repeated_step": 2}, "eval": {"attempt_not_wanted": 0}}
+    show_dataset(Output(), BuildReport({"gates": [gate], "drops": drops}), Path("ds"))
+    shown = capfd.readouterr().out
+    assert "shortcut/x/length  UNDECIDED  at n=18\n" in shown
+    assert "  proposer: repeated_step 2\n" in shown and "attempt_not_wanted" not in shown and "eval" not in shown
+
+
+@pytest.mark.parametrize("verb", [[], ["import"], ["generate"], ["build"], ["score"], ["replay"], ["push"]])
+def test_help_fits_a_terminal_and_has_no_private_words(
+    run: Run, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(*verb, "--help").out
+    assert max(map(len, text.splitlines())) <= 80 and "..." not in text.partition("\n")[2]
+    for words in ("raw rows", "eval slice", "Of the sampling", "in flight", "of a family", "none sends none", "prove "):
+        assert words not in " ".join(text.split())
+
+
+def test_view_writes_a_folder_or_one_file(run: Run, traces: Path, tmp_path: Path) -> None:
+    folder, single = tmp_path / "v", tmp_path / "r.html"
+    done = run("view", traces, "--out", folder, "--json").json
+    assert done["page"] == str(folder / "index.html") and done["left_out"] == 0
+    shown = run("view", traces, "--single", single)
+    assert shown.code == 0 and f"page    {single}\n" in shown.out
+    assert run("view", traces, "--single", single).code == 0  # its own file may be written again
+
+
+def test_open_opens_the_page(run: Run, traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    assert run("view", traces, "--out", tmp_path / "v", "--open").code == 0
+    assert opened == [(tmp_path / "v" / "index.html").as_uri()]
+
+
+def test_what_view_refuses(run: Run, traces: Path, tmp_path: Path) -> None:
+    both = run("view", traces, "--out", tmp_path / "v", "--single", tmp_path / "r.html")
+    assert (both.code, both.err) == (2, "foretrace: --single writes one file, and --out a folder: leave one out\n")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    other = run("view", traces, "--out", tmp_path / "notes")
+    assert other.code == 1 and "is not a page that foretrace wrote; choose another --out" in other.err
+
+
+def test_the_summary_names_each_field_that_was_lost(run: Run, tmp_path: Path) -> None:
+    sampled = Sampled(token_ids=(1, 2), logprobs=(-0.5, -0.25), exact="token")
+    said = msgspec.structs.replace(SAID, sampled=sampled, started=None)
+    traces = store(tmp_path / "t", make_talk(SYSTEM, USER, *TIMED, said, outcome=Outcome(success=True, reward=1.0)))
+    made = run("export", traces, "--format", "openai", "--out", tmp_path / "o.jsonl", "--json").json
+    wanted = {
+        "messages.logprobs": 1, "messages.token_ids": 1, "results.tool_s": 1, "messages.model_s": 1,
+        "messages.reasoning": 1, "results.is_error": 1, "traces.reward": 1, "traces.success": 1, "traces.key": 1,
+    }  # fmt: skip
+    assert wanted.items() <= made["lost"].items() and made["kept"] == {}
+    assert not {"traces.tools", "calls.id", "results.tool_call_ids", "results.prefix"} & made["lost"].keys()
+    text = run("export", traces, "--format", "openai", "--out", tmp_path / "o.jsonl").out
+    lost = {line.split("  ")[0]: line for line in text.splitlines() if line.startswith("lost, ")}
+    assert "logprobs 1" in lost["lost, messages"] and "tool_s 1" in lost["lost, results"]
+    made = run("export", traces, "--format", "otlp", "--out", tmp_path / "h.jsonl", "--json").json
+    assert made["lost"] == {"messages.logprobs": 1, "messages.token_ids": 1} and made["kept"]["traces.reward"] == 1
+    made = run("export", traces, "--format", "atif", "--out", tmp_path / "a", "--json").json
+    assert made["lost"]["traces.reward"] == 1 and "messages.logprobs" not in made["lost"] and made["kept"] == {}
+    assert run("export", traces, "--format", "jsonl", "--out", tmp_path / "w.jsonl", "--json").json["lost"] == {}
