@@ -6,7 +6,6 @@ import inspect
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ import pytest
 import foretrace
 import foretrace.__main__
 from cli.conftest import Run, chat_row, write_rows
-from fakes.model_server import ModelServer, serving
 from foretrace.cli.main import app
 from foretrace.cli.options import FLAGS, Command, write_flag
 from foretrace.cli.output import Output
@@ -134,22 +132,6 @@ def test_closed_pipe_is_quiet(traces: Path) -> None:
     assert process.returncode == 0
 
 
-def test_full_disk_leaves_what_was_there(traces: Path, tmp_path: Path) -> None:
-    out = tmp_path / "e.jsonl"
-    out.write_text("before")
-
-    def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-
-    # The limit would cut compiled modules short too, for whoever imports them next.
-    more: dict[str, Any] = {"preexec_fn": small_files, "env": os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}}
-    done = command("export", traces, "--format", "jsonl", "--out", out, **more)
-    assert done.returncode == 1
-    assert "cannot write" in done.stderr
-    assert out.read_text() == "before"
-    assert {p.name for p in tmp_path.iterdir()} == {"e.jsonl", "swe.jsonl", "traces"}
-
-
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colors_are_for_terminals(traces: Path, no_color: str) -> None:
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "100"}
@@ -256,14 +238,11 @@ def test_wrong_use_from_python_is_one_clear_line(
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """An installed package that brings a source of the name of ours, and one that warns by itself."""
+    """An installed package that brings a source of the name of ours."""
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[foretrace.source]\nchat = stranger:Chat\n")
-    (tmp_path / "loud.py").write_text(
-        "import warnings\nfrom foretrace.sources.chat import Chat\nwarnings.warn('mine is old')\n"
-    )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, "PYTHONPATH": path}
 
@@ -278,25 +257,6 @@ def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], t
     assert "ForetraceWarning" not in done.stderr and "plugins.py" not in done.stderr
     quiet = command(*asked, "--quiet", env=environment)
     assert (quiet.returncode, quiet.stderr) == (0, "")
-
-
-def test_warnings_of_others_stay(environment: dict[str, str], tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1)])
-    done = command("import", "loud:Chat", file, "--out", tmp_path / "t", "--quiet", env=environment)
-    assert done.returncode == 0 and "loud.py:3: UserWarning: mine is old" in done.stderr
-
-
-def test_weak_isolation_is_said_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "weak.py").write_text(
-        "from foretrace.sandbox.local import PLUGIN as Local\n"
-        "import msgspec\n"
-        "def Weak(settings):\n    return Local(msgspec.structs.replace(settings, level=0))\n"
-    )
-    asked = ["generate", "--problems", "builtin", "--limit", "1", "--protocol", "tools", "--model", "demo"]
-    asked += ["--sandbox", "weak:Weak", "--allow-weak-isolation", "--out", "t", "--max-turns", "1"]
-    done = command(*asked, cwd=tmp_path)
-    said = [line for line in done.stderr.splitlines() if "untrusted code runs at isolation level 0" in line]
-    assert done.returncode == 0 and len(said) == 1 and said[0].startswith("foretrace: warning: ")
 
 
 _CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|.", re.DOTALL)
@@ -369,26 +329,6 @@ def screens(text: str) -> list[list[str]]:
             lines[row] = lines[row].ljust(column)[:column] + match[0] + lines[row][column + 1 :]
             column += 1
     return [*found, lines]
-
-
-def test_notes_of_generate_do_not_run_into_its_progress(tmp_path: Path) -> None:
-    """The notes of the probe come while the line of progress stands."""
-    rows = [{"id": "p", "statement": "Add 1.", "entry_point": "f", "tests": ["assert f(1) == 2"]}]
-    file = write_rows(tmp_path / "p.jsonl", rows)
-    reply: Callable[..., str] = lambda asked: "<think>It is so.</think><code>\ndef f(x):\n    return x + 1\n</code>"  # noqa: E731
-    with serving(ModelServer(say=reply, latency_s=lambda n: 0.15)) as server:
-        server_options = ["--model", "openai:toy", "--base-url", server.url]
-        text = run_on_terminal(
-            *("generate", "--problems", f"jsonl:{file}", "--protocol", "tools", *server_options),
-            *("--max-turns", 2, "--out", tmp_path / "t"),
-        )
-    shown = {line.rstrip() for screen in screens(text) for line in screen}
-    notes = [line for line in shown if "the model server does" in line or "isolation level" in line]
-    assert notes and all(line.startswith(("the model server does: ", "sandbox: ")) for line in notes), shown
-    assert any(re.search(r"reading|probing|starting|of 1 done", line) for line in shown), shown
-    left = [line for line in screens(text)[-1] if line.strip()]
-    assert all(re.match(r"the model server does|not \w+:|sandbox:|[\w/ ]", line) for line in left)
-    assert not any(re.search(r"\(\d+ s\)\s*$", line) for line in left), left
 
 
 @pytest.mark.slow
@@ -482,12 +422,6 @@ def test_times_can_be_assumed_by_a_table(traces: Path) -> None:
     assert found == foretrace.ceiling(traces, assume_times="model=6,tool=0.5") and found.assumed_steps
     with pytest.raises(UsageError, match="give tool too"):
         foretrace.ceiling(traces, assume_times={"model": 6})
-
-
-def test_labels_are_not_predictions(run: Run, traces: Path, tmp_path: Path) -> None:
-    foretrace.label_folder(traces, out=tmp_path / "l.parquet")
-    done = run("replay", traces, "--predictions", tmp_path / "l.parquet")
-    assert done.err.endswith("l.parquet line 1: is not a prediction: it has no key or no step\n")
 
 
 @pytest.mark.parametrize("command", sorted(app.commands))

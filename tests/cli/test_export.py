@@ -188,25 +188,6 @@ def test_a_row_with_results_in_the_message_is_not_taken_for_one_step(plays: dict
     assert isinstance(read, Trace) and read.messages[-1].content == "Done."
 
 
-def test_injected_text_without_ids_leaves_the_row_without_tokens() -> None:
-    def row(said: Sampled | None) -> dict[str, Any]:
-        first = Message(role="assistant", author="model", content="ab", turn=2, sampled=exactly("ab"))
-        first = msgspec.structs.replace(first, sampled=msgspec.structs.replace(exactly("ab"), prompt_token_ids=(7, 8)))
-        answer = Message(role="tool", author="environment", content="c", turn=2, injected=True, sampled=said)
-        last = msgspec.structs.replace(first, content="d", continues=True, sampled=exactly("d"))
-        found = make_inline_row(made(USER, first, answer, last))
-        assert isinstance(found, dict)
-        return found
-
-    known, unknown = row(Sampled(token_ids=(99,), exact="token")), row(None)
-    assert known["token_ids"] == [97, 98, 99, 100]
-    assert known["mask"] == [1, 1, 0, 1]
-    assert known["logprobs"] == [-0.5, -0.5, 0.0, -0.5]
-    assert known["prompt_token_ids"] == (7, 8)
-    assert unknown["token_ids"] is unknown["mask"] is unknown["logprobs"] is None
-    assert unknown["spans"] == known["spans"] == [(0, 2), (3, 4)]
-
-
 SAID = Message(role="assistant", author="model", content="a", turn=2)
 
 

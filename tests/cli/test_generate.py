@@ -89,17 +89,6 @@ def test_a_table_a_folder_and_the_probe(run: Run, setting: list[str]) -> None:
     assert run("label", "t", "--out", "labels.jsonl").code == 0
 
 
-def test_json_and_the_same_again(run: Run, setting: list[str]) -> None:
-    first = run("generate", *setting, "--json", "-q")
-    assert (first.code, first.err) == (0, "")
-    assert (first.json["done"], first.json["stored"], first.json["recovery"]) == (3, 3, 0.5)
-    assert first.json["metrics"]["had_errors"] == pytest.approx(2 / 3, 1e-3)
-    again = run("generate", *setting, "--json", "-q")
-    assert (again.json["already_done"], again.json["done"], again.json["success"]) == (3, 0, None)
-    more = run("generate", *setting, "--json", "-q", "--samples", 3, "--keep", "success", "--limit", 2)
-    assert (more.json["asked"], more.json["already_done"], more.json["done"]) == (6, 2, 4)
-
-
 def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         'problems = "jsonl"\npath = "problems.jsonl"\nprotocol = "tools"\nmodel = "scripted:script.jsonl"\nout = "t"\n'

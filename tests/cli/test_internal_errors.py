@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +55,6 @@ class Steps:
             for target in attempt.targets:
                 yield CONFIG.make_row(attempt.make_common_values(target.index))
 """
-RULES = """
-from foretrace.actions import label_steps
-classify = label_steps.classify_call
-def fail(name, arguments):
-    if '"town": 1' in arguments:
-        raise LookupError("no such rule")
-    return classify(name, arguments)
-label_steps.classify_call = fail
-"""
-"""A rule that fails, in every process that has it on its path."""
-
-
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -188,18 +173,6 @@ def test_a_scanner_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: p
     result = run("scrub", weather, "--out", "clean", "--json")
     assert result.code == 1 and result.json["written"] == 3 and result.json["drops"] == {"internal_error": 1}
     assert f"internal_error 1: redact on {find_key(weather)}: LookupError (" in last_line(result.err)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_rule_that_fails_in_a_worker(weather: Path, workers: int) -> None:
-    (weather.parent / "sitecustomize.py").write_text(RULES)
-    path = os.pathsep.join([str(weather.parent), *sys.path])
-    command = [sys.executable, "-m", "foretrace", "label", str(weather), "--out", "l.jsonl", "--workers", str(workers)]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert f"internal_error 1: labels on {find_key(weather)}: LookupError: no such rule" in last_line(done.stderr)
-    assert sum("nonstep.internal_error" in line for line in Path("l.jsonl").read_text().splitlines()) == 1
 
 
 def test_a_trace_that_a_filter_cannot_look_at_is_left_out(

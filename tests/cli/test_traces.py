@@ -75,12 +75,6 @@ def test_labels_as_text_are_the_same(run: Run, traces: Path, tmp_path: Path) -> 
         assert [r["rule"] for r in csv.DictReader(file)] == [r["rule"] for r in expected]
 
 
-def test_workers_leave_no_mark(run: Run, traces: Path, tmp_path: Path) -> None:
-    for workers in (1, 2):
-        assert run("label", traces, "--out", tmp_path / f"{workers}.parquet", "--workers", workers).code == 0
-    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "2.parquet").read_bytes()
-
-
 def test_empty_folder_gives_an_empty_file(run: Run, tmp_path: Path) -> None:
     write_traces([], tmp_path / "t")
     for name in ("l.parquet", "l.csv"):
@@ -105,16 +99,6 @@ def test_two_writers_of_one_file(run: Run, traces: Path, tmp_path: Path) -> None
 def test_reading_does_not_wait_for_a_writer(run: Run, traces: Path, tmp_path: Path) -> None:
     with only_writer(traces):
         assert run("label", traces, "--out", tmp_path / "l.csv").code == 0
-
-
-def test_list_of_traces(run: Run, traces: Path) -> None:
-    result = run("show", traces)
-    assert result.code == 0
-    assert len(result.out.splitlines()) == 5
-    assert "swe_smith@local/tool:owner__one.0123abcd.func__aaa.b" in result.out
-    facts = run("show", traces, "--json").json
-    assert facts["traces"] == 4
-    assert {r["success"] for r in facts["shown"]} == {True, False}
 
 
 def test_list_is_cut_unless_all(run: Run, tmp_path: Path) -> None:
@@ -351,11 +335,6 @@ def test_the_list_says_what_made_a_trace(run: Run, tmp_path: Path) -> None:
     assert rows[1].split()[-7:] == ["openai:m", "tools", "3", "2", "1", "yes", "0.2500"]
     shown = run("show", tmp_path / "t", "--json").json["shown"]
     assert shown[0]["protocol"] == "tools" and shown[0]["sample"] == 0
-
-
-def test_the_list_has_no_column_that_says_nothing(run: Run, tmp_path: Path) -> None:
-    run("import", "chat", write_rows(tmp_path / "r.jsonl", [chat_row(1)]), "--out", tmp_path / "t")
-    assert run("show", tmp_path / "t").out.split("\n")[0].split() == ["key", "first", "words", "steps", "success"]
 
 
 def test_the_list_has_date_project_and_first_words(run: Run, tmp_path: Path) -> None:
