@@ -32,8 +32,6 @@ from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.episodes.settings import EpisodeSettings
 
 COMMAND = [sys.executable, "-m", "foretrace"]
-
-
 SLOW = """
 import time
 from foretrace.core.trace import Message, Provenance, Task, Trace
@@ -260,8 +258,6 @@ def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], t
 
 
 _CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|.", re.DOTALL)
-
-
 SLOW_SOURCE = '''
 import sys, time
 from pathlib import Path

@@ -26,8 +26,6 @@ from sandbox.container import LANDLOCK, NAMESPACES
 CONTAINER = Path(__file__).parents[1] / "sandbox/container.py"
 DEMONSTRATION = "20 of 89 traces come from the demo model: this dataset is a demonstration, never training data"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
-
-
 DEMO = [sys.executable, "-m", "foretrace", "demo"]
 
 

@@ -80,15 +80,8 @@ def two_sum(numbers, target):
         first.setdefault(number, j)
     return None
 """
-
-
 TURNS = [f"<think>I look back.</think><code>{CODE}</code>", "<verify></verify>"]
-
-
 WRONG = ["<code>\ndef two_sum(numbers, target):\n    return None\n</code>", "<verify></verify>"] * 8
-
-
-SECRET = "sk-secret-0123456789"
 
 
 @pytest.fixture(autouse=True)

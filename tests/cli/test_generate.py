@@ -27,11 +27,7 @@ from foretrace.models.token_meter import TokenMeter
 from models.servers.test_openai_probe import picky
 
 RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
-
-
 WRONG = "<think>I take one.</think><code>\ndef inc(x):\n    return x - 1\n</code>"
-
-
 DONE = "<verify>It is done.</verify>"
 
 
@@ -105,8 +101,6 @@ def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -
 
 
 LEAVES = "<code>\ndef inc(x):\n    return x\nimport sys\nsys.exit(0)\n</code>"
-
-
 EQUALS_ALL = (
     "<code>\nclass Equal(int):\n    def __eq__(self, other): return True\n    __hash__ = None\n"
     "def inc(x):\n    return Equal()\n</code>"

@@ -312,8 +312,6 @@ def test_the_command_says_what_to_do(tmp_path: Path, run: Run) -> None:
 
 
 FILES = sample_files()
-
-
 BUILD = ("--out", "d", "--outcomes", "all", "--no-statistical-gates", "--recipes", "trajectories")
 
 

@@ -55,6 +55,8 @@ class Steps:
             for target in attempt.targets:
                 yield CONFIG.make_row(attempt.make_common_values(target.index))
 """
+
+
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

@@ -22,15 +22,6 @@ from foretrace.core.predictions import read_predictions
 from foretrace.core.references import ScoreRow
 from foretrace.core.store import write_traces
 
-MINE = """
-class Mine:
-    def fit(self, rows): self.rows = len(rows)
-    def predict(self, prompt, k):
-        if "x = 1" in prompt[-1].content:
-            raise KeyError("x")
-        return [("file_read", "bash", {"command": "ls"}, 0.25)]
-"""
-
 
 def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"

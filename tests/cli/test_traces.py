@@ -24,27 +24,15 @@ from exports.test_row_formats import make as make_talk
 from foretrace.actions.taxonomy import ActionType
 from foretrace.cli.display.dataset import show_dataset
 from foretrace.cli.output import Output
-from foretrace.core.files import only_writer
+from foretrace.core.files import atomic_file, only_writer
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Parent, Provenance, Sampled, Task, ToolCall, Trace
 from foretrace.dataset.report import BuildReport
 
 COLUMNS = [
     *("key", "id", "source", "raw_file", "raw_row", "message_index", "raw_index"),
-    *(
-        "action",
-        "rule",
-        "confidence",
-        "corrected",
-        "effect",
-        "state_version",
-        "failed",
-        "flags",
-        "tool",
-        "n_calls",
-        "task",
-        "group",
-    ),
+    *("action", "rule", "confidence", "corrected", "effect", "state_version", "failed", "flags", "tool", "n_calls"),
+    *("task", "group"),
 ]
 
 
@@ -88,17 +76,11 @@ def test_empty_folder_gives_an_empty_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_file(run: Run, traces: Path, tmp_path: Path) -> None:
-    from foretrace.core.files import atomic_file
-
     with atomic_file(tmp_path / "l.csv"):
         result = run("label", traces, "--out", tmp_path / "l.csv")
-    assert result.code == 1
-    assert "another process is writing it" in result.err
-
-
-def test_reading_does_not_wait_for_a_writer(run: Run, traces: Path, tmp_path: Path) -> None:
+    assert result.code == 1 and "another process is writing it" in result.err
     with only_writer(traces):
-        assert run("label", traces, "--out", tmp_path / "l.csv").code == 0
+        assert run("label", traces, "--out", tmp_path / "l.csv").code == 0, "reading does not wait for a writer"
 
 
 def test_list_is_cut_unless_all(run: Run, tmp_path: Path) -> None:
@@ -112,18 +94,9 @@ def test_list_is_cut_unless_all(run: Run, tmp_path: Path) -> None:
 
 def test_list_is_by_date(run: Run, tmp_path: Path) -> None:
     days = {"a": None, "b": "2026-01-03", "c": "2026-01-01", "d": "2026-01-02"}
-    origin = Provenance(origin="imported", source="made")
-    said = Message(role="assistant", author="model", content="Hello.")
-    traces = [
-        Trace(
-            key=key,
-            task=Task(id=key, group=key),
-            provenance=origin,
-            messages=(msgspec.structs.replace(said, started=day and f"{day}T00:00:00+00:00"),),
-        )
-        for key, day in days.items()
-    ]
-    write_traces(traces, tmp_path / "t")
+    for key, day in days.items():
+        said = Message(role="assistant", author="model", started=day and f"{day}T00:00:00+00:00")
+        write_traces([make(1, key=key, task=Task(id=key, group=key), messages=(said,))], tmp_path / "t")
     assert [row["key"] for row in run("show", tmp_path / "t", "--json").json["shown"]] == ["a", "c", "d", "b"]
 
 
@@ -153,25 +126,15 @@ def test_one_trace(run: Run, traces: Path) -> None:
         "[6] final_answer",
     ):
         assert part in result.out
-    other = run("show", traces, "swe_smith@local/tool:other")
-    assert "other__three" in other.out
-    ambiguous = run("show", traces, "swe_smith@local/tool:owner__one")
-    assert (ambiguous.code, ambiguous.out) == (1, "")
-    assert "begins 2 keys" in ambiguous.err
-    assert "no trace with key" in run("show", traces, "nothing").err
+    assert "other__three" in run("show", traces, "swe_smith@local/tool:other").out
 
 
 def test_parent_and_notices_of_the_program(run: Run, tmp_path: Path) -> None:
     notice = Message(role="user", author="environment", content="<context>")
-    said = Message(role="assistant", author="model", content="It is 3.")
-    child = Trace(
-        key="main/child",
-        task=Task(id="t", group="g"),
-        messages=(notice, Message(role="user", author="user", content="go"), said),
-        provenance=Provenance(origin="imported", source="test"),
-        parent=Parent(key="main", call_id="call_1"),
+    messages = (notice, Message(role="user", author="user", content="go"))
+    write_traces(
+        [make(1, key="main/child", messages=messages, parent=Parent(key="main", call_id="call_1"))], tmp_path / "t"
     )
-    write_traces([child], tmp_path / "t")
     result = run("show", tmp_path / "t", "main/child")
     for part in ("parent   main, call call_1", "[0] user, environment\n  <context>", "[1] user\n  go"):
         assert part in result.out
@@ -184,11 +147,6 @@ def test_one_step(run: Run, traces: Path) -> None:
     assert "cat a.py" not in result.out
     assert run("show", traces, key, "--step", 4, "--json").json["label"]["action"] == "file_write"
     assert run("show", traces, key, "--json").json["trace"]["task"]["id"].startswith("other")
-    wrong = run("show", traces, key, "--step", 3)
-    assert wrong.code == 2
-    assert "2, 4, 6" in wrong.err
-    for arguments in (["--step", "2"], ["--full"], [key, "--all"]):
-        assert run("show", traces, *arguments).code == 2
 
 
 def test_long_texts_are_shortened_unless_full(run: Run, tmp_path: Path) -> None:
@@ -226,8 +184,6 @@ def test_exported_traces_come_back(run: Run, traces: Path, tmp_path: Path, name:
 def test_schema(run: Run) -> None:
     assert "messages" in json.loads(run("schema").out)["$defs"]["Trace"]["properties"]
     assert run("schema", "tool_call", "--json").json["$ref"].endswith("ToolCall")
-    wrong = run("schema", "nothing")
-    assert (wrong.code, wrong.out) == (2, "")
 
 
 def test_sources(run: Run) -> None:
@@ -238,13 +194,9 @@ def test_sources(run: Run) -> None:
 
 
 def test_flags_stand_beside_the_labels(run: Run, tmp_path: Path) -> None:
-    message = Message(
-        role="assistant",
-        author="model",
-        tool_calls=(ToolCall(name="bash", arguments='{"command": "git log --all\\n"}'),),
-    )
-    task, origin = Task(id="t", group="g"), Provenance(origin="imported", source="s")
-    write_traces([Trace(key="k", task=task, messages=(message,), provenance=origin)], tmp_path / "t")
+    call = ToolCall(name="bash", arguments='{"command": "git log --all\\n"}')
+    message = Message(role="assistant", author="model", tool_calls=(call,))
+    write_traces([make(1, key="k", messages=(message,))], tmp_path / "t")
     assert "flagged history.read" in run("label", tmp_path / "t", "--out", tmp_path / "l.csv").out
     (row,) = csv.DictReader((tmp_path / "l.csv").open())
     assert row["flags"] == "history.read"
@@ -273,15 +225,6 @@ def generated(sample: int, task: str = "p/one", **changes: Any) -> Trace:
     return replace(trace, outcome=replace(trace.outcome, reward=0.25))
 
 
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    folder = tmp_path / "ds"
-    folder.mkdir()
-    manifest = {"settings": {}, "configs": {}, "gates": [], "drops": {"eval": {"repeated_step": 0}}}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
-
-
 def commands(folder: Path, out: Path) -> list[list[object]]:
     """All verbs that take a traces folder."""
     generate = ["--problems", "builtin", "--limit", 1, "--protocol", "tools", "--model", "demo", "--quiet"]
@@ -297,23 +240,16 @@ def commands(folder: Path, out: Path) -> list[list[object]]:
     ]
 
 
-def test_a_dataset_is_called_one(run: Run, dataset: Path, tmp_path: Path) -> None:
-    for command in commands(dataset, tmp_path):
-        done = run(*command)
-        assert (done.code, done.out, done.err) == (
-            1,
-            "",
-            f"foretrace: {dataset}: is a dataset, not a traces folder\n",
-        ), command
-    assert [p.name for p in dataset.iterdir()] == ["manifest.json"]
-
-
-def test_a_file_is_called_one(run: Run, traces: Path, tmp_path: Path) -> None:
-    file = traces / "manifest.json"
-    for command in commands(file, tmp_path):
-        done = run(*command)
-        assert done.code in (1, 2) and done.out == ""
-        assert done.err.startswith(f"foretrace: {file}: is a file; ") and "folder" in done.err
+def test_what_is_no_traces_folder_is_called_what_it_is(
+    run: Run, traces: Path, sample_dataset: Path, tmp_path: Path
+) -> None:
+    for place, said in (
+        (sample_dataset, "is a dataset, not a traces folder\n"),
+        (traces / "manifest.json", "is a file; "),
+    ):
+        for command in commands(place, tmp_path):
+            done = run(*command)
+            assert done.code in (1, 2) and not done.out and done.err.startswith(f"foretrace: {place}: {said}"), command
 
 
 def test_what_was_replaced_is_said(run: Run, traces: Path, tmp_path: Path) -> None:
@@ -394,15 +330,6 @@ def test_open_opens_the_page(run: Run, traces: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(webbrowser, "open", opened.append)
     assert run("view", traces, "--out", tmp_path / "v", "--open").code == 0
     assert opened == [(tmp_path / "v" / "index.html").as_uri()]
-
-
-def test_what_view_refuses(run: Run, traces: Path, tmp_path: Path) -> None:
-    both = run("view", traces, "--out", tmp_path / "v", "--single", tmp_path / "r.html")
-    assert (both.code, both.err) == (2, "foretrace: --single writes one file, and --out a folder: leave one out\n")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("mine")
-    other = run("view", traces, "--out", tmp_path / "notes")
-    assert other.code == 1 and "is not a page that foretrace wrote; choose another --out" in other.err
 
 
 def test_the_summary_names_each_field_that_was_lost(run: Run, tmp_path: Path) -> None:

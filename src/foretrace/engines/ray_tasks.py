@@ -36,7 +36,6 @@ from foretrace.engines.processes import prepare_worker, usable_cores
 _MAX_RETRIES = 5
 """How often a task is run again if its worker or node died."""
 _PROBE_S = 120.0
-_AUTH_MODE = "RAY_AUTH_MODE"
 _CONNECT_S = 5.0
 _MAX_READS = 64
 """Most files that each node is asked about."""
@@ -154,29 +153,12 @@ def connect(address: str | None) -> Generator[Any]:
     """Ray, connected. Pools opened in the block share the connection, and the Ray that is started if there is no
     cluster."""
     address = address or os.environ.get("RAY_ADDRESS") or None
-    with _show_token(address):
-        ray, is_ours = _connect(address)
+    ray, is_ours = _connect(address)
     try:
         yield ray
     finally:
         if is_ours:
             ray.shutdown()
-
-
-@contextlib.contextmanager
-def _show_token(address: str | None) -> Generator[None]:
-    """While Ray is imported and connected to a cluster, let it send its token, if there is one. `ray start` makes a
-    cluster require the token if it finds one, but by default a driver does not send it."""
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or file.is_file()
-    if address in (None, "local") or _AUTH_MODE in os.environ or not has_token:
-        yield
-        return
-    os.environ[_AUTH_MODE] = "token"
-    try:
-        yield
-    finally:
-        del os.environ[_AUTH_MODE]
 
 
 def _connect(given: str | None) -> tuple[Any, bool]:
