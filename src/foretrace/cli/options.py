@@ -48,7 +48,6 @@ class Invocation:
     def __init__(self, *, own_process: bool) -> None:
         self.debug = False
         self.own_process = own_process
-        """Whether this process only runs the command."""
         self.output = Output()
 
     @property

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Cell = str | int | float | bool | None
 StyledText = str | tuple[str, str]
-"""Text, or text with a `rich` style."""
 
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -66,7 +65,6 @@ class Output:
         self.quiet = quiet or stream is not None
         self._stream = stream
         self.interrupt_message = "interrupted"
-        """The message if the user interrupts now."""
         self.own_process = False
         """Whether this process only runs the command, rather than a program that called `main`."""
 

@@ -34,7 +34,6 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     trace: Trace | None = None
     """`None` if the attempt is not kept."""
     left_out: str = ""
-    """Why it is not kept."""
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -120,7 +119,6 @@ class JournalIndex:
         self.path = path
         self.run = path.name.removesuffix(SUFFIX)
         self.left_out: dict[str, str] = {}
-        """Reasons by key."""
         self.damaged = False
         """Whether something before the last complete frame could not be read."""
         self._places: dict[str, _EntryLocation] = {}

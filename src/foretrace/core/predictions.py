@@ -56,9 +56,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """One guess at what the agent does at a step."""
 
     key: str
-    """Key of the trace."""
     step: int
-    """Index of the step's assistant message in the trace."""
     rank: int = 1
     """1 is the guess that the predictor considers most likely."""
     action: str | None
@@ -66,13 +64,11 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[PredictedCall, ...] = ()
     """The calls of the step, in order; empty if it calls no tool, or if only the action is guessed."""
     completion: str | None = None
-    """The text of the model that guessed, if there is one."""
     confidence: float | None = None
     """Probability in [0, 1] that the guess is right, as the predictor estimates it."""
     seconds: float | None = None
     """Seconds that the predictor took for all guesses at this step."""
     tokens: int | None = None
-    """Tokens that it wrote for this guess."""
     score: float | None = None
     """A verifier's score of the guess: higher is better. It need not be a probability."""
 
@@ -82,9 +78,7 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     predictions: int = FORMAT
     predictor: str = ""
-    """Name of the predictor, or address of the model."""
     verifier: str | None = None
-    """The verifier that gave the scores."""
     verifier_latency_s: dict[str, float] = {}
     """Seconds that the verifier took for one score: `p50`, `p95`, `mean`."""
     dataset: str = ""
@@ -98,7 +92,6 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     target: str = "call"
     """What was predicted: `type` or `call`."""
     k: int = 1
-    """The most guesses for one step."""
     steps: int = 0
     seed: int = 0
     faults: dict[str, int] = {}
@@ -117,7 +110,6 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
     header: PredictionsHeader | None
     """None if the file has none."""
     rows: tuple[Prediction, ...]
-    """In file order."""
     problems: dict[str, int]
     """Number of lines with each kind of fault that is counted but not refused: `torn_last_line` (left out),
     `no_action`, `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value is treated as not given)."""
@@ -383,9 +375,13 @@ def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -
 def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Prediction:
     key, step = read_place(value, where, "prediction")
     rank = read_rank(value, where, "prediction")
-    completion = _read_completion(value.get("completion"))
+    completion = value.get("completion")
+    if isinstance(completion, list) and completion and isinstance(completion[-1], dict):  # messages
+        completion = completion[-1].get("content")
+    completion = _replace_lone_surrogates(completion) if isinstance(completion, str) else None
     action, calls = read_guess(value, completion)
     problems["no_action"] += action is None
+    tokens = read_number(value, "tokens", problems, 0.0, 1e12)
     return Prediction(
         key=key,
         step=step,
@@ -395,16 +391,9 @@ def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Pred
         completion=completion,
         confidence=read_number(value, "confidence", problems, 0.0, 1.0),
         seconds=read_number(value, "seconds", problems, 0.0, _DAY_S),
-        tokens=_read_tokens(value, problems),
+        tokens=None if tokens is None else int(tokens),
         score=read_number(value, "score", problems, -math.inf, math.inf),
     )
-
-
-def _read_completion(value: Any) -> str | None:
-    """The model's text: as given, or from the last message if it is a list of messages."""
-    if isinstance(value, list) and value and isinstance(value[-1], dict):
-        value = value[-1].get("content")
-    return _replace_lone_surrogates(value) if isinstance(value, str) else None
 
 
 def _replace_lone_surrogates(text: str) -> str:
@@ -450,14 +439,10 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
-    """A 64-bit integer, perhaps given as text; None for anything else. Fractions are not rounded."""
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+    """A 64-bit integer, which Parquet may hold as a float; None for anything else. Fractions are not rounded."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -(2**63) <= value < 2**63:
         return None
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        return None
-    return number if -(2**63) <= number < 2**63 else None
+    return int(value) if int(value) == value else None
 
 
 def read_number(
@@ -473,8 +458,3 @@ def read_number(
         return float(number)
     problems[f"bad_{name}"] += 1
     return None
-
-
-def _read_tokens(value: dict[str, Any], problems: Counter[str]) -> int | None:
-    tokens = read_number(value, "tokens", problems, 0.0, 1e12)
-    return None if tokens is None else int(tokens)

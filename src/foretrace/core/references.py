@@ -44,7 +44,6 @@ class References(Report, msgspec.Struct, frozen=True, kw_only=True):
 
     references: int = FORMAT
     dataset: str
-    """Digest of the dataset's manifest."""
     allow: list[str]
     """Effects that are safe to run early, for the slice `eligible`."""
     predictors: list[Reference]

@@ -16,7 +16,6 @@ from foretrace.core.files import atomic_file, make_own_name
 from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
-"""The columns of one trace (see `make_schema`)."""
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 20
 """A row group ends after this many rows, or bytes of records. Smaller groups cost time, since each column of a group
 takes as long as many rows. Larger ones cost memory, since readers hold a whole row group."""
@@ -24,7 +23,6 @@ _BATCH_ROWS = 8
 MAX_UNMERGED = 6
 """This many segments of a shard are left unmerged: those of an import of up to 300 MB."""
 _MERGED_AT_ONCE = 32
-"""The most segments that are merged in one step."""
 
 
 class Segment(msgspec.Struct, frozen=True, omit_defaults=True):

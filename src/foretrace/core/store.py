@@ -167,7 +167,6 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         _refuse_strangers(self.folder)
         self.made_folder = not self.folder.exists()
-        """Whether this writer made the folder."""
         self._stack.enter_context(only_writer(self.folder))
         try:
             self._open()

@@ -41,7 +41,6 @@ class _Slot(Generic[R]):
         self.future = future
         """`None` for a job that this process does when the result is requested."""
         self.is_ours = False
-        """Whether this process has done it."""
 
 
 def jobs_at_once(pool: Pool | None) -> int:
@@ -77,7 +76,6 @@ def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: in
 
 
 _STAGE_END = Job(bool, (), 0, is_ours=True)
-"""Marks the end of a stage's jobs."""
 
 
 def _mark_stages(stages: Iterable[Stage[Any]], left: Container[int]) -> Iterator[Job[Any]]:
@@ -101,7 +99,6 @@ class _Line(Generic[R]):
     def __init__(self, pool: Executor, jobs: Iterable[Job[R]], capacity: int) -> None:
         self._pool = pool
         self._jobs: Iterator[Job[R]] | None = iter(jobs)
-        """`None` once all were taken."""
         self._capacity = capacity
         self._slots = deque[_Slot[R]]()
         self._weight = 0

@@ -27,7 +27,6 @@ _ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_FREE = 32 << 20
 """Free bytes at the end of the heap that a process keeps: memory that is given back has to be mapped again."""
 _is_tuned = False
-"""Whether this is foretrace's own process, whose memory settings were changed."""
 _NEW_OBJECTS = 10_000
 """Number of new objects after which Python searches for cycles again. Rows that are read and written have no cycles:
 searching as often as Python does by default (700) costs a tenth of an import. The attempts of a build and their steps

@@ -34,11 +34,9 @@ from foretrace.engines.engine import NOTHING_WRITTEN, Pool, PoolNeeds
 from foretrace.engines.processes import prepare_worker, usable_cores
 
 _MAX_RETRIES = 5
-"""How often a task is run again if its worker or node died."""
 _PROBE_S = 120.0
 _CONNECT_S = 5.0
 _MAX_READS = 64
-"""Most files that each node is asked about."""
 _COMPARED_BYTES = 1 << 20
 
 
@@ -46,7 +44,6 @@ class RayTasks(NamedTuple):
     """The engine of a Ray cluster."""
 
     workers: int | None = None
-    """Most tasks at a time; `None` for as many as the cluster has cores."""
     address: str | None = None
     """Address for `ray.init` (`auto`, `HOST:PORT`, `ray://HOST:PORT`). `None` for `RAY_ADDRESS` or, if that is not set,
     a temporary Ray on this machine."""
@@ -75,7 +72,6 @@ class _Context(NamedTuple):
     """What a worker process takes over from this process before its first job."""
 
     folder: str
-    """The current folder, for relative paths."""
     modules: tuple[str, ...]
     """Search path for modules, including those of the user's sources or recipes."""
     small: bool

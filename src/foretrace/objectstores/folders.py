@@ -37,7 +37,6 @@ class WritableFile(NamedTuple):
     """A local file, and the function that publishes it once it is written."""
 
     path: Path | None
-    """`None` if no file was requested."""
     replaces: bool = False
     publish: Callable[[], None] = lambda: None
 
@@ -149,7 +148,6 @@ class _Publisher:
         self._data = stored.data.strip() if stored else b""
         """The manifest that is in the store."""
         self._segments: set[str] = set()
-        """The segments that it lists."""
         if self._data:
             self._segments = set(_download(objects, self._data, folder, progress))
         elif strangers := [name for name in names if not name.startswith(("shard-", _MANIFEST))]:

@@ -28,7 +28,6 @@ _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "huggingface_hub", "httpx", "requests")
 """Modules whose errors are treated as errors of the store."""
 _WRONG_SETTINGS = ("ProfileNotFound", "PartialCredentialsError", "ConfigParseError", "ConfigNotFound", "NoRegionError")
-"""Errors that a retry would not fix."""
 
 
 class ChangedObjectError(StoreError):

@@ -47,7 +47,6 @@ class Page:
     chunk_bytes = 1_000_000
     """Approximate size of a piece that is loaded on demand."""
     limit: float = math.inf
-    """Most bytes of data."""
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
         """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
@@ -68,7 +67,6 @@ class PagePieces:
         self._page, self._name = page, name
         self._waiting: list[msgspec.Raw] = []
         self._rows: list[dict[str, Any]] = []
-        """The lines of the values that wait."""
         self._bytes = 0
         self._left_out: list[dict[str, Any]] = []
         self.number = 0

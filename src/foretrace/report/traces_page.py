@@ -50,11 +50,9 @@ _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_sta
 _NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
 """The same, after a line with a title; the task's first line is its headline."""
 _HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
-"""The mark of a Markdown heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
 """The end of a marked task's headline: an empty line, or Markdown marks."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
-"""Beginnings of placeholders for secrets."""
 
 
 def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: ProgressFunc) -> PageCounts:
@@ -191,7 +189,6 @@ class _TraceIndex:
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._texts: dict[str, dict[str, int]] = {}
-        """Kind -> text -> its number."""
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -29,7 +29,6 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """The result of `view`."""
 
     page: str
-    """The file to open in a browser."""
     kind: Literal["traces", "dataset"]
     listed: int
     """Traces, or rows of a dataset, in the lists."""
@@ -53,11 +52,6 @@ def write_view(
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
-        if path.suffix == ".csv" or (path.suffix == ".parquet" and not datasets):
-            raise UsageError(
-                f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
-                "predictions for them"
-            )
     if tokenizer is not None and not datasets:
         raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if datasets or any(path.is_file() for path in inputs):

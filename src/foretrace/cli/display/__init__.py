@@ -29,7 +29,6 @@ _SHOWN_BY = {
     "VerifyReport": "score.show_verified",
     "ViewReport": "traces.show_view",
 }
-"""The module and function that print a report, by its class."""
 
 
 def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:

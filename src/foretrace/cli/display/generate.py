@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from foretrace.episodes.validate import Fault, ValidationReport
 
 _MAX_ERROR_KINDS = 2
-"""Most kinds of errors named in the line of progress."""
 
 
 class StatusDisplay:
@@ -30,7 +29,6 @@ class StatusDisplay:
         self._output, self._progress = output, progress
         self._started = False
         self.failure_report: GenerateReport | None = None
-        """The report of a run that was ended by a failure."""
 
     def on_failure(self, report: GenerateReport) -> None:
         self.failure_report = report

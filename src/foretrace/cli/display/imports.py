@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _OUTCOMES = (("true", "success"), ("false", "failed"), ("unknown", "unknown"))
 _MAX_FILES = 5
-"""Most unrecognized files that are shown."""
 _NO_DATA = ("text", "empty", "binary")
 """How the description of a file begins that is hardly an agent's; such files are shown last."""
 _MAX_TYPES = 12

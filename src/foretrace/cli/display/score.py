@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from foretrace.evaluation.verify import VerifyReport
 
 _ROWS = 10
-"""Most rows of a table that are shown; `--json` has all."""
 _FEW_GROUPS = 10
 """With fewer groups than this, bootstrap intervals are too narrow."""
 _DECISIVE = (

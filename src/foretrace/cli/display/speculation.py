@@ -23,9 +23,7 @@ _ROWS = 10
 """Most rows of a table that are shown; `--json` has all."""
 _DEPTHS = ("2", "3", "5")
 _ROW_DEPTH = "3"
-"""The depth shown in the rows of a table."""
 _LONGEST = 3
-"""Most calls timed by time stamps that are named."""
 _HELD_BY = {
     "pure": "pure: only reads",
     "forkable": "forkable: tests, builds, edits, in a fork",

@@ -34,7 +34,6 @@ _SUCCESS = {True: ("success", "green"), False: ("failed", "red"), None: ("outcom
 
 
 _FIRST_WORDS = 60
-"""Most characters of the first words shown in the list."""
 _MADE_ID = re.compile(r"(?:\w+:)?[0-9a-f]{16}")
 """A task id made from the task's text, which means nothing to a person."""
 
