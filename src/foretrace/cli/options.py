@@ -42,20 +42,6 @@ def write_flag(setting: Setting) -> str:
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"
 
 
-class Invocation:
-    """What `main` needs to know about a run that failed."""
-
-    def __init__(self, *, own_process: bool) -> None:
-        self.debug = False
-        self.own_process = own_process
-        self.output = Output()
-
-    @property
-    def hint(self) -> str:
-        """What the line about an error of ours ends with."""
-        return "" if self.debug else "; run again with --debug to see where"
-
-
 class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions
     """A path of a file or folder; an address too, if it may be in an object store."""
 
@@ -228,7 +214,7 @@ _GROUPS: dict[str, Callable[..., Any]] = {"server": make_server, "sandbox_settin
 
 
 def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if isinstance(ctx.obj, Invocation):
+    if isinstance(ctx.obj, Output):
         ctx.obj.debug = ctx.obj.debug or value
 
 
@@ -388,10 +374,8 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> None:
         values = ctx.params
-        output = Output(json=values.pop("json"), quiet=values.pop("quiet"))
-        if isinstance(ctx.obj, Invocation):
-            ctx.obj.output = output
-            output.own_process = ctx.obj.own_process
+        output = ctx.ensure_object(Output)
+        output.json, output.quiet = values.pop("json"), values.pop("quiet")
         for parameter in self.own:
             if parameter.name in _OF_TEXTS:
                 values[parameter.name] = _OF_TEXTS[parameter.name](values[parameter.name])

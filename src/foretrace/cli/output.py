@@ -58,15 +58,14 @@ class Output:
 
     Args:
         stream: Receives the result and warnings instead of stdout and stderr; notes are left out.
+        own_process: Whether this process only runs the command, rather than a program that called `main`.
     """
 
-    def __init__(self, *, json: bool = False, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self.json = json
-        self.quiet = quiet or stream is not None
+    def __init__(self, *, stream: TextIO | None = None, own_process: bool = False) -> None:
+        self.json, self.quiet, self.debug = False, stream is not None, False
         self._stream = stream
         self.interrupt_message = "interrupted"
-        self.own_process = False
-        """Whether this process only runs the command, rather than a program that called `main`."""
+        self.own_process = own_process
 
     def stay_small(self) -> None:
         """Save memory, if the process is ours, by ruling out pandas, which only the `datasets` library needs."""

@@ -103,20 +103,10 @@ def read_keys(path: Path) -> list[str]:
 
 
 def find_row(path: Path, key: str) -> SegmentRow | None:
-    """Record and tokens of the trace with that key in a segment; of the other rows, only the keys are read."""
-    import pyarrow.parquet as pq
-
-    keys = read_keys(path)
-    if key not in keys:
+    """Record and tokens of the trace with that key in a segment; of a segment without it, only the keys are read."""
+    if key not in read_keys(path):
         return None
-    at = keys.index(key)
-    with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-        for group in range(file.num_row_groups):
-            if at < (rows := file.metadata.row_group(group).num_rows):
-                table = file.read_row_group(group, ["record", "tokens"], use_threads=False)
-                return table.slice(at, 1).to_pylist()[0]
-            at -= rows
-    return None
+    return next(row for row in read_segment_rows(path, ["key", "record", "tokens"]) if row["key"] == key)
 
 
 def get_sort_key(row: SegmentRow) -> tuple[str, str]:
