@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import pty
@@ -177,11 +178,8 @@ def test_shells_can_complete() -> None:
 @pytest.mark.parametrize(
     ("setting", "written"),
     [
-        (Setting("sandbox", "local"), "--sandbox local"),
         (Setting("allow_weak_isolation", True), "--allow-weak-isolation"),
         (Setting("statistical_gates", False), "--no-statistical-gates"),
-        (Setting("max_tokens"), "--max-tokens"),
-        (Setting("columns"), "--map"),
         (Setting("columns", {"messages": "log", "id": "n"}), "--map messages=log --map id=n"),
     ],
 )
@@ -257,100 +255,26 @@ def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], t
     assert (quiet.returncode, quiet.stderr) == (0, "")
 
 
-_CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|.", re.DOTALL)
-SLOW_SOURCE = '''
-import sys, time
-from pathlib import Path
-from foretrace.core.trace import Message, Provenance, Task, Trace
-
-
-class Slow:
-    """Reads 200 rows a second at most, until there is a file OUT.enough."""
-
-    name, license, hub = "slow", None, None
-    enough = sys.argv[-1] + ".enough"
-
-    def to_trace(self, row, at):
-        if not Path(self.enough).exists():
-            time.sleep(0.005)
-        return Trace(
-            key=f"slow:{at.row}",
-            task=Task(id="t", group="t"),
-            messages=(Message(role="assistant", author="model", content="x"),),
-            provenance=Provenance(origin="imported", source="slow"),
-        )
-'''
-
-
-def run_on_terminal(*arguments: object, heard: Callable[[bytes], object] = bool, **options: Any) -> str:
-    """Run the command with a terminal of 100 columns as its stderr; returns the bytes that came there, as text. `heard`
-    is called with each piece of them."""
-    ours, its = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-    pieces: list[bytes] = []
-    with subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=its, env=environment, **options
-    ) as process:
-        os.close(its)
-        try:
-            while piece := os.read(ours, 4096):
-                pieces.append(piece)
-                heard(piece)
-        except OSError:  # Linux says so when the other side is closed
-            pass
-        finally:
-            os.close(ours)
-        assert process.wait() == 0
-    return b"".join(pieces).decode()
-
-
-def screens(text: str) -> list[list[str]]:
-    """The lines of the screen after each piece of text that ended a line or was drawn over."""
-    lines, row, column = [""], 0, 0
-    found: list[list[str]] = []
-    for match in _CONTROL.finditer(text):
-        number, letter = match[1], match[2]
-        if letter == "A":
-            row = max(0, row - int(number or 1))
-        elif letter == "K":
-            found.append([*lines])
-            lines[row] = "" if number == "2" else lines[row][:column]
-        elif match[0] == "\r":
-            column = 0
-        elif match[0] == "\n":
-            found.append([*lines])
-            row, column = row + 1, 0
-            lines += [""] * (row + 1 - len(lines))
-        elif letter is None:
-            lines[row] = lines[row].ljust(column)[:column] + match[0] + lines[row][column + 1 :]
-            column += 1
-    return [*found, lines]
-
-
 @pytest.mark.slow
 def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
-    """Each of the two imports is quick from when it has said so."""
-    (tmp_path / "slow_source.py").write_text(SLOW_SOURCE)
-    file = write_rows(tmp_path / "rows.jsonl", [{"n": n} for n in range(2000)])
-    arguments = ["import", "slow_source:Slow", str(file), "--out"]
-
-    def heard(piece: bytes) -> None:
-        if b"s left" in piece:
-            (tmp_path / "t.enough").touch()
-
-    with subprocess.Popen(
-        [*COMMAND, *arguments, "u"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as beside:
-        text = run_on_terminal(*arguments, "t", cwd=tmp_path, heard=heard)
-        shown = {line for screen in screens(text) for line in screen}
-        assert beside.stderr is not None
-        plain = ""
-        while "s left" not in plain and (line := beside.stderr.readline()):
-            plain += line
-        (tmp_path / "u.enough").touch()
-        plain += beside.communicate()[1]
-    assert any("%" in line and "s left" in line and "━" in line for line in shown), shown
-    assert re.search(r"rows\.jsonl: \d+ of 2,000, \d+%, [\d.,]+/(?:s|min), \d+ s left \(\d+ s\)\n", plain), plain
+    """On a terminal with a bar, elsewhere in plain lines."""
+    (tmp_path / "mine.py").write_text(SLOW)
+    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0.01}] * 400)
+    arguments = [*COMMAND, "import", "mine:Slow", str(file), "--out"]
+    ours, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    options: dict[str, Any] = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "env": environment}
+    with subprocess.Popen([*arguments, "t"], stderr=its, **options):
+        os.close(its)
+        plain = subprocess.run([*arguments, "u"], stderr=subprocess.PIPE, text=True, check=True, **options).stderr
+        drawn = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other side is closed
+            while piece := os.read(ours, 4096):
+                drawn += piece
+    os.close(ours)
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode()))
+    assert any("%" in line and "s left" in line and "━" in line for line in lines), lines
+    assert re.search(r"rows\.jsonl: \d+ of 400, \d+%, [\d.,]+/(?:s|min), \d+ s left \(\d+ s\)\n", plain), plain
     assert "\x1b" not in plain
 
 

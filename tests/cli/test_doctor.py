@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.conftest import Result, Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.core.completion import Capabilities
-from foretrace.core.plugins import load_plugin, plugin_names
-from foretrace.episodes.requirements import find_missing_capability
+from foretrace.core.plugins import plugin_names
 
 HERE = "--allow-weak-isolation"  # whatever this machine offers
 
@@ -184,13 +181,6 @@ def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None
             made = run("generate", "--problems", "builtin", "--protocol", name, *more)
             assert made.code == (0 if told["offered"] else 2), made.err
             assert told["offered"] or f"the protocol {name} {told['reason'].partition(':')[0]}" in made.err
-
-
-def test_needs_are_held_against_what_was_found() -> None:
-    protocol: Any = load_plugin("protocol", "inline")()
-    assert find_missing_capability(protocol, Capabilities(continuation=True)) is None
-    assert find_missing_capability(protocol, Capabilities()) == ("continuation", "it was not found")
-    assert find_missing_capability(protocol, Capabilities(reasons={"continuation": "no"})) == ("continuation", "no")
 
 
 def test_replies_that_are_cut_off_are_counted(doctor: Run) -> None:

@@ -189,7 +189,8 @@ def test_schema(run: Run) -> None:
 def test_sources(run: Run) -> None:
     listed = {s["name"]: s for s in run("sources", "--json").json["sources"]}
     assert {"chat", "jsonl", "swe_smith", "toolbench"} <= set(listed)
-    assert "SWE-bench/SWE-smith-trajectories" in run("sources").out
+    text = run("sources").out
+    assert "SWE-bench/SWE-smith-trajectories" in text and "auto knows it by the step in a row's id" in text
     assert all(s["about"].endswith(".") for s in listed.values())  # none ends in the middle of a sentence
 
 
