@@ -208,19 +208,6 @@ def test_what_is_no_single_message_is_refused(messages: list[Message], reason: s
     assert make_inline_row(made(*messages)) == Drop(reason)
 
 
-@pytest.mark.parametrize("name", PLAYS)
-def test_real_episodes_as_one_message(plays: dict[str, Trace], name: str) -> None:
-    trace = plays[name]
-    row = make_inline_row(trace)
-    prompted = any(m.role == "user" and m.author == "environment" for m in trace.messages)
-    assert isinstance(row, Drop) == prompted
-    if isinstance(row, dict):
-        held(trace, row)
-        replies = PLAYS[name][1]
-        for reply in replies:
-            assert reply.strip() in row["messages"][-1]["content"]
-
-
 def runs(trace: Trace) -> list[list[int]]:
     """Indexes of the assistant messages, those together that stand next to each other in one turn."""
     found: list[list[int]] = []
@@ -235,36 +222,30 @@ def runs(trace: Trace) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", PLAYS)
-def test_real_episodes_as_chat(plays: dict[str, Trace], name: str) -> None:
+def test_real_episodes(plays: dict[str, Trace], name: str) -> None:
+    """As one message; as chat, whose answers name calls before them; and labeled as before when read back."""
     trace = plays[name]
+    inline = make_inline_row(trace)
+    assert isinstance(inline, Drop) == any(m.role == "user" and m.author == "environment" for m in trace.messages)
+    if isinstance(inline, dict):
+        held(trace, inline)
+        assert all(reply.strip() in inline["messages"][-1]["content"] for reply in PLAYS[name][1])
     row: dict[str, Any] = json.loads(msgspec.json.encode(make_chat_row(trace)))
     assert (row["success"], row["reward"]) == (trace.outcome.success, trace.outcome.reward)
-    said = [m for m in row["messages"] if m["role"] == "assistant"]
-    assert len(said) == len(runs(trace))
     roles = [m["role"] for m in row["messages"]]
-    assert ("assistant", "assistant") not in itertools.pairwise(roles)
-    # Every answer names a call that stands before it.
-    calls: set[str] = set()
+    assert roles.count("assistant") == len(runs(trace)) and ("assistant", "assistant") not in itertools.pairwise(roles)
     back = Chat().to_trace(row, RowRef(row=0))
     assert isinstance(back, Trace)
-    for before, after in zip(row["messages"], back.messages, strict=True):
-        calls |= {c.id for c in after.tool_calls}
-        assert before.get("tool_call_id") is None or before["tool_call_id"] in calls
-
-
-@pytest.mark.parametrize("name", PLAYS)
-def test_chat_rows_are_labeled_as_before(plays: dict[str, Trace], name: str) -> None:
-    trace = plays[name]
-    back = Chat().to_trace(json.loads(msgspec.json.encode(make_chat_row(trace))), RowRef(row=0))
-    assert isinstance(back, Trace)
-    before, after = {x.index: x for x in label_trace(trace)}, label_trace(back)
-    for spans, label in zip(runs(trace), after, strict=True):
-        own = {before[index].action for index in spans}
+    calls: set[str] = set()
+    for message, read in zip(row["messages"], back.messages, strict=True):
+        calls |= {c.id for c in read.tool_calls}
+        assert message.get("tool_call_id") is None or message["tool_call_id"] in calls
+    before = {x.index: x for x in label_trace(trace)}
+    for spans, label in zip(runs(trace), label_trace(back), strict=True):
         answer = trace.messages[spans[-1] + 1 : spans[-1] + 2]
         if not any(m.author == "environment" and not m.tool_call_ids for m in answer):  # a reminder
-            assert label.action in own, (spans, label)
-            if len(spans) == 1:
-                assert label.failed == before[spans[0]].failed
+            assert label.action in {before[index].action for index in spans}, (spans, label)
+            assert len(spans) > 1 or label.failed == before[spans[0]].failed
 
 
 def test_spans_of_a_turn_that_are_adjacent_are_one_message(plays: dict[str, Trace]) -> None:
