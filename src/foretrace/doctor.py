@@ -34,10 +34,8 @@ print(json.dumps([platform.python_version(), platform.machine(), resource.getrli
 
 
 def examine_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, Any] | None, SandboxError | None]:
-    """Facts about the first sandbox of `names` that starts, and the error that says why none is usable.
-
-    If none is usable at the required level, the facts found at a lower level are returned along with the error.
-    """
+    """Facts about the first sandbox of `names` that starts, and the error that says why none is usable at the required
+    level; the facts are then those at a lower level."""
     error: SandboxError | None = None
     for chosen in (settings, msgspec.structs.replace(settings, min_level=0, allow_weak_isolation=True)):
         try:

@@ -76,7 +76,6 @@ def make_model(spec: str, server: Server | None = None) -> ChatModel:
 
 
 def make_protocol(name: str) -> InteractionProtocol:
-    """The protocol with this name, e.g. `tools`, or `module:Class`."""
     return make_plugin("protocol", name, InteractionProtocol)
 
 
@@ -111,7 +110,6 @@ def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
 
 
 def make_problem_set(name: str) -> ProblemSet:
-    """The problem set with this name."""
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
         kind, what = ("harbor", "Harbor tasks") if Path(name).is_dir() else ("jsonl", "a file of rows")
         raise UsageError(f"{name!r} is not a problem set; for {what} give {kind}:{name}")
@@ -121,11 +119,8 @@ def make_problem_set(name: str) -> ProblemSet:
 def load_problems(
     name: str, path: Path | None, limit: int | None, *, on_unusable: Callable[[UnusableRow], None] | None = None
 ) -> list[Problem]:
-    """The first problems of a set, given as `NAME` or `NAME:FILE`; all of them without a limit.
-
-    Args:
-        on_unusable: Called with each unusable row before the last of these problems; such a row is an error without it.
-    """
+    """The first problems of a set, given as `NAME` or `NAME:FILE`; all of them without a limit. Unusable rows before
+    the last of these go to `on_unusable`; without it, they are errors."""
     name, path = split_problem_spec(name, path)
     problems, unusable = collect_problems(make_problem_set(name).load(path), limit)
     if unusable and on_unusable is None:
@@ -185,11 +180,6 @@ def describe_plugins(kind: Literal["source", "problems"]) -> list[dict[str, Any]
 
 
 def make_format(name: str) -> TraceFormat:
-    """The export format with this name.
-
-    Raises:
-        UsageError: there is no such format, or it is not a format.
-    """
     return make_plugin("format", name, TraceFormat)
 
 
@@ -238,7 +228,6 @@ def is_path(text: str) -> bool:
 
 
 def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
-    """The source with this name and these options."""
     known = plugin_names("source")
     if ":" not in name and name not in known:
         near = suggest_name(name, known)
@@ -482,7 +471,6 @@ def _expand_pattern(each: Any) -> list[Any]:
 
 
 def _find_dataset(each: Any) -> re.Match[str] | None:
-    """Repository and revision of an input that is the address of a dataset on the Hub."""
     return _HUB_URL.fullmatch(each) if isinstance(each, str) else None
 
 

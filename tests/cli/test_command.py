@@ -1,11 +1,12 @@
-"""The command as a process: start, endings, signals, pipes, terminals; and the package's public names."""
+"""The command as a process (start, endings, signals, pipes, terminals, warnings), and the package's public names."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import pty
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -19,10 +20,12 @@ import click
 import msgspec
 import pytest
 
+import foretrace
 import foretrace.__main__
-from cli.conftest import Run, write_rows
+from cli.conftest import Run, chat_row, write_rows
 from foretrace.cli.main import app
-from foretrace.cli.options import FLAGS, write_flag
+from foretrace.cli.options import FLAGS, Command, write_flag
+from foretrace.cli.output import Output
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import Setting, UsageError
 from foretrace.dataset.settings import BuildSettings
@@ -128,22 +131,6 @@ def test_closed_pipe_is_quiet(traces: Path) -> None:
     assert process.returncode == 0
 
 
-def test_full_disk_leaves_what_was_there(traces: Path, tmp_path: Path) -> None:
-    out = tmp_path / "e.jsonl"
-    out.write_text("before")
-
-    def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-
-    # The limit would cut compiled modules short too, for whoever imports them next.
-    more: dict[str, Any] = {"preexec_fn": small_files, "env": os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}}
-    done = command("export", traces, "--format", "jsonl", "--out", out, **more)
-    assert done.returncode == 1
-    assert "cannot write" in done.stderr
-    assert out.read_text() == "before"
-    assert {p.name for p in tmp_path.iterdir()} == {"e.jsonl", "swe.jsonl", "traces"}
-
-
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colors_are_for_terminals(traces: Path, no_color: str) -> None:
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "100"}
@@ -191,11 +178,8 @@ def test_shells_can_complete() -> None:
 @pytest.mark.parametrize(
     ("setting", "written"),
     [
-        (Setting("sandbox", "local"), "--sandbox local"),
         (Setting("allow_weak_isolation", True), "--allow-weak-isolation"),
         (Setting("statistical_gates", False), "--no-statistical-gates"),
-        (Setting("max_tokens"), "--max-tokens"),
-        (Setting("columns"), "--map"),
         (Setting("columns", {"messages": "log", "id": "n"}), "--map messages=log --map id=n"),
     ],
 )
@@ -246,3 +230,124 @@ def test_wrong_use_from_python_is_one_clear_line(
     with pytest.raises(error) as caught:
         call(traces)
     assert text in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An installed package that brings a source of the name of ours."""
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[foretrace.source]\nchat = stranger:Chat\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1)])
+    asked = ["import", "chat", file, "--out", tmp_path / "t"]
+    done = command(*asked, env=environment)
+    said = [line for line in done.stderr.splitlines() if "ours is used" in line]
+    assert done.returncode == 0 and len(said) == 1
+    assert said[0].startswith("foretrace: warning: stranger brings a source 'chat', which is the name of foretrace's")
+    assert "ForetraceWarning" not in done.stderr and "plugins.py" not in done.stderr
+    quiet = command(*asked, "--quiet", env=environment)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
+    """On a terminal with a bar, elsewhere in plain lines."""
+    (tmp_path / "mine.py").write_text(SLOW)
+    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0.01}] * 400)
+    arguments = [*COMMAND, "import", "mine:Slow", str(file), "--out"]
+    ours, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    options: dict[str, Any] = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "env": environment}
+    with subprocess.Popen([*arguments, "t"], stderr=its, **options):
+        os.close(its)
+        plain = subprocess.run([*arguments, "u"], stderr=subprocess.PIPE, text=True, check=True, **options).stderr
+        drawn = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other side is closed
+            while piece := os.read(ours, 4096):
+                drawn += piece
+    os.close(ours)
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode()))
+    assert any("%" in line and "s left" in line and "━" in line for line in lines), lines
+    assert re.search(r"rows\.jsonl: \d+ of 400, \d+%, [\d.,]+/(?:s|min), \d+ s left \(\d+ s\)\n", plain), plain
+    assert "\x1b" not in plain
+
+
+def test_lines_of_progress_count_only_what_is_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("foretrace.cli.output._FIRST_LINE_S", 0.05)
+    for total in (1, 3):
+        with Output().progress("opening") as progress:
+            progress("building", 0, total)
+            time.sleep(0.3)
+    assert capsys.readouterr().err == "building (0 s)\nbuilding: 0 of 3, 0% (0 s)\n"
+
+
+def test_reports_print_as_the_command_prints_them(run: Run, traces: Path, tmp_path: Path) -> None:
+    said = {
+        "ceiling": (run("ceiling", traces), foretrace.ceiling(traces)),
+        "view": (run("view", traces, "--out", tmp_path / "v"), foretrace.view(traces, out=tmp_path / "v")),
+        "label": (
+            run("label", traces, "--out", tmp_path / "l.csv"),
+            foretrace.label_folder(traces, out=tmp_path / "m.csv"),
+        ),
+        "export": (
+            run("export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl"),
+            foretrace.export(traces, format="chat", out=tmp_path / "f.jsonl"),
+        ),
+        "scrub": (
+            run("scrub", traces, "--out", tmp_path / "s"),
+            foretrace.scrub(traces, out=tmp_path / "t"),
+        ),
+    }
+    other_names = {"m.csv": "l.csv", "f.jsonl": "e.jsonl", str(tmp_path / "t"): str(tmp_path / "s")}
+    for name, (done, report) in said.items():
+        printed = str(report)
+        for ours, theirs in other_names.items():
+            printed = printed.replace(ours, theirs)
+        assert printed == done.out.rstrip("\n"), name
+        assert repr(report).startswith(f"{type(report).__name__}("), name
+
+
+def test_one_trace_is_read_by_how_its_key_begins(traces: Path) -> None:
+    keys = [trace.key for trace in foretrace.read_traces(traces)]
+    assert foretrace.read_trace(traces, keys[0]).key == keys[0]
+    with pytest.raises(foretrace.ForetraceError, match="no trace with key"):
+        foretrace.read_trace(traces, "nothing")
+
+
+@pytest.mark.parametrize("name", foretrace.__all__)
+def test_what_takes_a_path_takes_text_too(name: str) -> None:
+    function = getattr(foretrace, name)
+    if not inspect.isfunction(function):
+        pytest.skip("is not a function")
+    for parameter in inspect.signature(function).parameters.values():
+        words = re.findall(r"\w+", str(parameter.annotation))
+        assert "Path" not in words or "str" in words, parameter
+
+
+def test_label_refuses_a_folder_in_one_line() -> None:
+    with pytest.raises(UsageError, match="label takes a Trace, not a str; for a traces folder call label_folder"):
+        foretrace.label("traces")  # type: ignore[arg-type]
+
+
+def test_times_can_be_assumed_by_a_table(traces: Path) -> None:
+    found = foretrace.ceiling(traces, assume_times={"model": 6, "tool": 0.5})
+    assert found == foretrace.ceiling(traces, assume_times="model=6,tool=0.5") and found.assumed_steps
+    with pytest.raises(UsageError, match="give tool too"):
+        foretrace.ceiling(traces, assume_times={"model": 6})
+
+
+@pytest.mark.parametrize("command", sorted(app.commands))
+def test_every_option_has_help_and_a_default_without_two_brackets(run: Run, command: str) -> None:
+    assert "[default: (" not in run(command, "--help").out
+    found = app.commands[command]
+    if isinstance(found, Command):
+        found.get_params(click.Context(found, **app.context_settings))
+        assert all(found.about.get(each.name or "") for each in found.own), command

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import datasets
 import pytest
 from pyarrow import parquet
 
@@ -27,8 +26,6 @@ from sandbox.container import LANDLOCK, NAMESPACES
 CONTAINER = Path(__file__).parents[1] / "sandbox/container.py"
 DEMONSTRATION = "20 of 89 traces come from the demo model: this dataset is a demonstration, never training data"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
-
-
 DEMO = [sys.executable, "-m", "foretrace", "demo"]
 
 
@@ -58,20 +55,12 @@ def ids(traces: Path) -> dict[str, str]:
 def test_it_generates_failures_and_recoveries(made: Made) -> None:
     report = made.json["generate"]
     assert (report["done"], report["stored"], report["remaining"], report["errors"]) == (20, 20, 0, {})
+    assert sum(c["traces"] for c in made.json["import"].values()) == 69
+    assert made.json["labels"]["traces"] == made.json["manifest"]["counts"]["traces"] == 89
     assert 0 < report["success"] < 1 and 0 < report["recovery"] < 1 and report["mean_reward"] > 0.5
     generated = [t for t in read_traces(made.out / "traces") if t.provenance.origin == "generated"]
     assert {t.provenance.model for t in generated} == {DEMO_MODEL} and len(generated) == 20
     assert len({t.task.id for t in generated}) == 10
-
-
-@pytest.mark.slow
-def test_both_kinds_of_traces_are_labeled_and_built(made: Made) -> None:
-    assert sum(c["traces"] for c in made.json["import"].values()) == 69
-    assert made.json["labels"]["traces"] == made.json["manifest"]["counts"]["traces"] == 89
-    rows: Any = datasets.load_dataset("parquet", data_dir=str(made.out / "dataset/proposer"), split="train")
-    assert any(key.startswith("generated/") for key in rows["key"]) and not all(
-        key.startswith("generated/") for key in rows["key"]
-    )
 
 
 @pytest.mark.slow
@@ -198,19 +187,3 @@ def test_build_refuses_it_before_anything_is_imported(run: Run, demo_traces: Pat
     assert done.err.startswith(f"foretrace: {demo_traces}: 20 of 20 traces come from the demo model")
     assert "--allow-demo" in done.err and done.err.count("\n") == 1
     assert not list(tmp_path.glob("out*"))
-
-
-@pytest.mark.slow
-def test_build_allowed_says_so(run: Run, demo_traces: Path, tmp_path: Path) -> None:
-    said = DEMONSTRATION.replace("89", "20")
-    done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo")
-    assert done.code == 0 and said in done.out.splitlines()
-    (tmp_path / "b.toml").write_text("allow-demo = true\noverwrite = true\n")
-    done = run("build", demo_traces, "--out", tmp_path / "out", "--config", tmp_path / "b.toml", "--json")
-    assert done.json["demonstration"] == said and done.json["manifest"]["settings"]["allow_demo"] is True
-
-
-@pytest.mark.slow
-def test_a_demonstration_is_not_built_to_be_pushed(run: Run, demo_traces: Path, tmp_path: Path) -> None:
-    done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo", "--push", "org")
-    assert (done.code, done.out) == (2, "") and "--push" in done.err and not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""`foretrace doctor`: what it finds on this machine, and what it says where nothing serves."""
+"""`foretrace doctor`: what it finds on this machine or about a model server, and what it says where nothing serves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Run
+from cli.conftest import Result, Run, write_rows
+from fakes.model_server import Asked, ModelServer, serving
+from foretrace.core.plugins import plugin_names
 
 HERE = "--allow-weak-isolation"  # whatever this machine offers
 
@@ -32,15 +34,6 @@ def test_what_serves_here(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("short_measuring")
-def test_as_text(run: Run) -> None:
-    done = run("doctor", HERE)
-    assert done.code == 0
-    for wanted in ("isolation", "level ", "runs/s", "limits of a run", "filesystem_read", "network", "python"):
-        assert wanted in done.out
-    assert "warning" not in done.err.lower()
-
-
-@pytest.mark.usefixtures("short_measuring")
 def test_an_ordered_list_says_why_the_first_does_not_serve(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -50,7 +43,9 @@ def test_an_ordered_list_says_why_the_first_does_not_serve(
     assert done.json["sandbox"]["name"] == "local"
     assert "no container engine here" in done.json["sandbox"]["refused"]["docker"]
     assert done.err == ""  # it is in the report
-    assert "not docker" in run("doctor", HERE, "--sandbox", "docker,local").out
+    shown = run("doctor", HERE, "--sandbox", "docker,local").out
+    for wanted in ("not docker", "isolation", "level ", "runs/s", "limits of a run", "filesystem_read", "network"):
+        assert wanted in shown
 
 
 def test_no_sandbox_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -73,18 +68,160 @@ def test_below_the_level_that_must_be_had_the_guards_are_shown_all_the_same(run:
     assert "filesystem_read" in done.out
 
 
+CODE = """
+def two_sum(numbers, target):
+    first = {}
+    for j, number in enumerate(numbers):
+        if target - number in first:
+            return (first[target - number], j)
+        first.setdefault(number, j)
+    return None
+"""
+TURNS = [f"<think>I look back.</think><code>{CODE}</code>", "<verify></verify>"]
+WRONG = ["<code>\ndef two_sum(numbers, target):\n    return None\n</code>", "<verify></verify>"] * 8
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def doctor(run: Run) -> Run:
+    def call(*arguments: object) -> Result:
+        return run("doctor", "--allow-weak-isolation", "--workers", 1, "-q", *arguments)
+
+    return call
+
+
+def script(*turns: str) -> str:
+    write_rows(Path("s.jsonl"), [list(turns)])
+    return "scripted:s.jsonl"
+
+
+def say(asked: Asked) -> str:
+    return TURNS[CODE in asked.text]
+
+
+def at(server: ModelServer, kind: str = "openai", name: str = "toy") -> list[str]:
+    return ["--model", f"{kind}:{name}", "--base-url", server.url, "--model-option", "backoff_s=0.01", "--retries", "0"]
+
+
+def test_the_demo_model_as_text(doctor: Run) -> None:
+    done = doctor("--model", "demo")
+    assert (done.code, done.err) == (0, "")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    for line in (
+        "model demo-model",
+        "endpoint in this process",
+        "token prompts yes -",
+        "thinking apart no it thinks inside of the text",
+        "context length 4,096 tokens -",
+        "inline yes -",
+        "problem builtin/two_sum",
+        "protocol interleaved_tools",
+        "logprobs ids and logprobs of the sampled tokens (token-exact)",
+    ):
+        assert line in lines
+    assert any(line.startswith("tests ") and line.endswith(" passed") for line in lines)
+    assert any(line.startswith("tokens/s ") and "-" not in line for line in lines)
+
+
+def test_a_script_as_an_object(doctor: Run) -> None:
+    done = doctor("--model", script(*TURNS), "--json")
+    assert (done.code, done.err) == (0, "")
+    found = done.json
+    assert (found["ok"], found["error"], found["model"], found["endpoint"]) == (True, None, "scripted:s.jsonl", "")
+    assert found["capabilities"]["token_ids"] == {
+        "yes": False,
+        "reason": "a script has no tokens: give the option tokens=bytes to simulate them",
+    }
+    assert found["capabilities"]["continuation"] == {"yes": True, "reason": None}
+    assert sorted(found["protocols"]) == plugin_names("protocol")
+    episode = found["episode"]
+    assert (episode["problem"], episode["protocol"]) == ("builtin/two_sum", "interleaved_tools")
+    assert (episode["turns"], episode["success"], episode["reward"]) == (2, True, 1.0)
+    assert episode["tests"]["passed"] == episode["tests"]["total"] > 3
+    assert (episode["logprobs"], episode["tokens_per_s"], episode["cut_off"]) == ("none", None, 0)
+    assert episode["sandbox_s"] > 0
+
+
+def test_a_wrong_answer_is_no_failure_of_the_server(doctor: Run) -> None:
+    done = doctor("--model", script(*WRONG), "--json")
+    assert (done.code, done.json["ok"]) == (0, True)
+    assert (done.json["episode"]["success"], done.json["episode"]["status"]) == (False, "limit")
+    assert -1 <= done.json["episode"]["reward"] < 1
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("kind", "exact", "ids"), [("ollama", "text", False), ("openai", "text", False), ("llamacpp", "token", True)]
+)
+def test_servers(doctor: Run, kind: str, exact: str, ids: bool) -> None:
+    with serving(ModelServer(say=say)) as server:
+        done = doctor(*at(server, kind), "--json")
+        assert (done.code, done.err) == (0, "")
+        assert done.json["endpoint"] == server.url
+    assert done.json["capabilities"]["token_ids"]["yes"] is ids
+    assert done.json["protocols"]["inline"] == {"offered": True, "reason": None}
+    episode = done.json["episode"]
+    assert (episode["success"], episode["logprobs"], episode["turns"]) == (True, exact, 2)
+    assert episode["prompt_tokens"] > 0 and episode["tokens_per_s"] > 0
+
+
+@pytest.mark.slow
+def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None:
+    with serving(ModelServer(say=say, continues=False)) as server:
+        done = doctor(*at(server), "--json")
+        inline = done.json["protocols"]["inline"]
+        assert not inline["offered"] and "opens a new turn" in inline["reason"]
+        assert done.json["capabilities"]["continuation"]["reason"] in inline["reason"]
+        assert done.code == 0 and done.json["episode"]["protocol"] == "interleaved_tools"
+        for name, told in done.json["protocols"].items():
+            more = [*at(server), "--limit", 1, "--max-turns", 1, "--out", f"t-{name}", "-q"]
+            made = run("generate", "--problems", "builtin", "--protocol", name, *more)
+            assert made.code == (0 if told["offered"] else 2), made.err
+            assert told["offered"] or f"the protocol {name} {told['reason'].partition(':')[0]}" in made.err
+
+
+def test_replies_that_are_cut_off_are_counted(doctor: Run) -> None:
+    with serving(ModelServer(say=lambda asked: TURNS[0])) as server:
+        done = doctor(*at(server), "--max-tokens", 5)
+    assert done.code == 1
+    assert "16 replies at 5 tokens: give more with --max-tokens" in done.out
+
+
+def test_a_server_that_refuses_after_the_probe(doctor: Run) -> None:
+    server = ModelServer()
+
+    def locked_out(asked: Asked) -> str:
+        if "two_sum" in asked.text:
+            server.key = "another"
+        return say(asked)
+
+    server.say = locked_out
+    with serving(server):
+        done = doctor(*at(server, "ollama"), "--json")
+    assert done.code == 1 and "HTTP 401" in done.err and done.err.count("\n") == 1
+    assert done.json["capabilities"]["logprobs"]["yes"] and done.json["sandbox"]
+    assert (done.json["ok"], done.json["episode"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("turns", "told"),
     [
-        (["--sandbox", "lokal"], "unknown sandbox 'lokal', did you mean local?: choose one of"),
-        (["--sandbox", "local,lokal"], "unknown sandbox 'lokal'"),
-        (["--sandbox", ","], "--sandbox names nothing"),
-        (["--min-level", "0"], "give --allow-weak-isolation if that is meant"),
-        (["--preload", "a b"], "preload 'a b'"),
+        (TURNS[:1], "the episode ended in an error, script: scripted:s.jsonl: the script has 1 turns"),
+        (["I would rather talk."] * 16, "had no code run in 16 turns"),
     ],
 )
-def test_wrong_use(run: Run, arguments: list[str], said: str) -> None:
-    done = run("doctor", *arguments)
-    assert done.code == 2
-    assert said in done.err
-    assert done.out == ""
+def test_an_episode_that_goes_wrong_is_one_line_and_still_shown(doctor: Run, turns: list[str], told: str) -> None:
+    done = doctor("--model", script(*turns))
+    assert done.code == 1
+    assert told in done.err and done.err.count("\n") == 1
+    assert "builtin/two_sum" in done.out
+
+
+def test_a_sandbox_that_does_not_serve(doctor: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = doctor("--model", script(*TURNS), "--sandbox", "docker", "--json")
+    assert done.code == 1 and "no container engine" in done.err
+    assert done.json["protocols"] and done.json["sandbox"] is None

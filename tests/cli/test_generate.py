@@ -24,6 +24,7 @@ from foretrace.core.store import read_traces
 from foretrace.episodes.generate.progress import RunProgress
 from foretrace.models.servers.scripted import Scripted
 from foretrace.models.token_meter import TokenMeter
+from models.servers.test_openai_probe import picky
 
 RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
 WRONG = "<think>I take one.</think><code>\ndef inc(x):\n    return x - 1\n</code>"
@@ -84,17 +85,6 @@ def test_a_table_a_folder_and_the_probe(run: Run, setting: list[str]) -> None:
     assert run("label", "t", "--out", "labels.jsonl").code == 0
 
 
-def test_json_and_the_same_again(run: Run, setting: list[str]) -> None:
-    first = run("generate", *setting, "--json", "-q")
-    assert (first.code, first.err) == (0, "")
-    assert (first.json["done"], first.json["stored"], first.json["recovery"]) == (3, 3, 0.5)
-    assert first.json["metrics"]["had_errors"] == pytest.approx(2 / 3, 1e-3)
-    again = run("generate", *setting, "--json", "-q")
-    assert (again.json["already_done"], again.json["done"], again.json["success"]) == (3, 0, None)
-    more = run("generate", *setting, "--json", "-q", "--samples", 3, "--keep", "success", "--limit", 2)
-    assert (more.json["asked"], more.json["already_done"], more.json["done"]) == (6, 2, 4)
-
-
 def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         'problems = "jsonl"\npath = "problems.jsonl"\nprotocol = "tools"\nmodel = "scripted:script.jsonl"\nout = "t"\n'
@@ -139,36 +129,6 @@ def test_a_model_that_cheats_its_tests_is_flagged(run: Run, setting: list[str], 
     assert {row["task"].removeprefix("jsonl/"): tuple(row["flags"]) for row in rows} == flags
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        (["--model", "nobody:x"], "unknown model 'nobody:x'"),
-        (["--model", "scripted:none.jsonl"], "cannot read the script none.jsonl"),
-        (["--protocol", "mime"], "unknown protocol 'mime'"),
-        (["--problems", "sudoku"], "unknown problems 'sudoku'"),
-        (["--sandbox", "cloud"], "unknown sandbox 'cloud'"),
-        (["--concurrency", "many"], "choose auto, or 1 to 4096"),
-        (["--max-cost", "1"], "needs a price"),
-        (["--api-key-env", "NO_SUCH_KEY_HERE"], "no such environment variable"),
-        (["--model-option", "tokens"], "write NAME=VALUE"),
-        (["--model-option", "depth=3"], "one option: tokens=bytes"),
-        (["--timeout", "5"], "asks no server"),
-        (["--model", "openai:x", "--context-length", "4096"], "take no --context-length in a request"),
-        (["--keep", "some"], "'some' is not one of"),
-        (["--problems", "builtin"], "leave --path out"),
-        (["--top-p", "nan"], "top-p"),
-        (["--out", ""], "--out': name a file or a folder"),
-    ],
-)
-def test_wrong_use_is_found_before_anything_is_made(
-    run: Run, setting: list[str], changes: list[str], told: str
-) -> None:
-    result = run("generate", *setting, *changes)
-    assert (result.code, result.out) == (2, "")
-    assert told in result.err and result.err.count("\n") == 1
-    assert not Path("t").exists()
-
-
 def test_errors_and_what_is_left_stand_within_79_columns() -> None:
     status = RunProgress(TokenMeter())
     status.doing, status.done, status.remaining = "running", 12_345, 123_456 - 12_345
@@ -200,14 +160,6 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     with pytest.warns(ForetraceWarning, match=re.escape(line)) as warned:
         report = generate("jsonl:problems.jsonl", model="scripted:script.jsonl", protocol="tools", out="python")
     assert report.counts.done == 3 and warned[0].filename == __file__
-
-
-def test_a_problem_file_without_a_good_row(run: Run, setting: list[str]) -> None:
-    write_rows(Path("problems.jsonl"), ["{no json", BARE])
-    result = run("generate", *setting)
-    assert result.code == 1 and result.err.count("\n") == 1
-    assert "problems.jsonl: none of its 2 problems can be used, e.g. row 0: not JSON" in result.err
-    assert not Path("t").exists()
 
 
 def test_nothing_but_errors_is_no_success(run: Run, setting: list[str]) -> None:
@@ -363,21 +315,44 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         assert done.code == 1 and "127.0.0.1:9" in done.err
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--speculate", "memory"], "--speculate memory learns from a dataset"),
-        (["--speculate", "nobody", "--speculate-dataset", "."], "is not a foretrace dataset"),
-        (["--speculate", "tests", "--speculate-width", "0"], "--speculate-width 0: choose 1 or more"),
-        (["--speculate", "nofile.jsonl"], "--speculate nofile.jsonl: no such file or folder"),
-        (["--speculate", "tests", "--speculate-threshold", "0.5"], "--speculate-threshold needs a confidence"),
-        (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),
-        (["--speculate", "tests", "--speculate-url", "http://u"], "--speculate-url is for a predictor or a model"),
-    ],
-)
-def test_speculation_that_cannot_be_served_is_refused(
-    run: Run, setting: list[str], options: list[str], why: str
+CODE = "<code>\ndef two_sum(nums, target):\n    return None\n</code>"
+
+
+@pytest.fixture
+def server() -> ModelServer:
+    return picky("temperature", say=lambda asked: CODE)
+
+
+def test_none_sends_none_and_is_recorded(
+    run: Run, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = run("generate", *setting, *options)
-    assert result.code in (1, 2) and why in result.err, result.err
-    assert not Path("t").exists()
+    monkeypatch.chdir(tmp_path)
+    with serving(server):
+        asked = ["generate", "--problems", "builtin", "--limit", "1", "--protocol", "tools", "--model", "openai:toy"]
+        asked += ["--base-url", server.url, "--max-turns", "1", "--out", "t", "--json", "-q"]
+        refused = run(*asked)
+        assert (
+            refused.code == 2 and "takes no temperature: let the server choose it (--temperature none)" in refused.err
+        )
+        done = run(*asked, "--temperature", "none")
+        assert done.code == 0, done.err
+        assert "temperature" not in server.sent("/v1/chat/completions")[-1]
+        (trace,) = read_traces("t")
+        assert trace.provenance.sampling["temperature"] is None
+        assert trace.provenance.capabilities["reasons"]["temperature"].startswith("refused, so it is not sent")
+        told = run("doctor", "--model", "openai:toy", "--base-url", server.url, "--json", "-q")
+        assert json.loads(told.out)["capabilities"]["logprobs"]["yes"] and "temperature" not in told.err
+
+
+def test_what_a_build_would_refuse_is_refused_before_an_import(run: Run, swe_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
+    for out, given, said in (
+        (tmp_path / "mine", [], "exists; choose another folder, or overwrite it with --overwrite"),
+        (tmp_path / "mine", ["--overwrite"], "is not a foretrace dataset, so it will not be overwritten"),
+        (tmp_path / "mine/notes.txt", [], "is a file; name a folder"),
+        (tmp_path / "new", ["--pairs", 1], "mirrored pairs come in twos"),
+    ):
+        done = run("build", f"swe_smith={swe_file}", "--out", out, *given)
+        assert done.code in (1, 2) and said in done.err, done.err
+        assert not out.with_name(f"{out.name}-traces").exists()

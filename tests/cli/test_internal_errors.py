@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +12,10 @@ from cli.conftest import Run, chat_row, write_rows
 from foretrace.actions import flags, label_steps
 from foretrace.clean import redact
 from foretrace.core.store import read_traces
-from foretrace.core.trace import ToolCall, Trace
+from foretrace.core.trace import ToolCall
+from foretrace.dataset.filters.copies import CopyFilter
+from foretrace.evaluation import ceiling
+from foretrace.report import traces_page
 
 PLUGINS = """
 import sys
@@ -58,16 +57,6 @@ class Steps:
             for target in attempt.targets:
                 yield CONFIG.make_row(attempt.make_common_values(target.index))
 """
-RULES = """
-from foretrace.actions import label_steps
-classify = label_steps.classify_call
-def fail(name, arguments):
-    if '"town": 1' in arguments:
-        raise LookupError("no such rule")
-    return classify(name, arguments)
-label_steps.classify_call = fail
-"""
-"""A rule that fails, in every process that has it on its path."""
 
 
 @pytest.fixture
@@ -161,18 +150,8 @@ def test_a_rule_that_fails_on_a_step(weather: Path, run: Run, monkeypatch: pytes
 
 
 def test_a_measure_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from foretrace.evaluation import ceiling
-    from foretrace.report import traces_page
-
     for module in (ceiling, traces_page):
-        usual = module.time_steps
-
-        def fail(trace: Trace, usual: object = usual) -> object:
-            if "town 1" in trace.messages[0].content:
-                raise LookupError("no such rule")
-            return usual(trace)  # type: ignore[operator]
-
-        monkeypatch.setattr(module, "time_steps", fail)
+        fail_in(monkeypatch, module, "time_steps", "town 1?")
     result = run("ceiling", weather, "--json")
     assert result.code == 1 and result.json["traces"] == 3
     assert f"internal_error 1: ceiling on {find_key(weather)}: " in last_line(result.err)
@@ -190,36 +169,13 @@ def test_a_scanner_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: p
     assert f"internal_error 1: redact on {find_key(weather)}: LookupError (" in last_line(result.err)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_rule_that_fails_in_a_worker(weather: Path, workers: int) -> None:
-    (weather.parent / "sitecustomize.py").write_text(RULES)
-    path = os.pathsep.join([str(weather.parent), *sys.path])
-    command = [sys.executable, "-m", "foretrace", "label", str(weather), "--out", "l.jsonl", "--workers", str(workers)]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert f"internal_error 1: labels on {find_key(weather)}: LookupError: no such rule" in last_line(done.stderr)
-    assert sum("nonstep.internal_error" in line for line in Path("l.jsonl").read_text().splitlines()) == 1
-
-
 def test_a_trace_that_a_filter_cannot_look_at_is_left_out(
     weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foretrace.dataset.filters.copies import CopyFilter
-
-    usual = CopyFilter.examine
-
-    def examine(self: CopyFilter, trace: Trace, evidence: Any) -> object:
-        if "town 1" in trace.messages[0].content:
-            raise LookupError("no such rule")
-        return usual(self, trace, evidence)
-
-    monkeypatch.setattr(CopyFilter, "examine", examine)
+    fail_in(monkeypatch, CopyFilter, "examine", "town 1?")
     result = run("build", weather, "--out", "dataset", "--outcomes", "all", "--no-statistical-gates", "--workers", "1")
-    key = find_key(weather)
-    assert result.code == 1 and f"internal_error 1: filter {CopyFilter.name} on {key}: LookupError" in last_line(
-        result.err
-    )
+    key, line = find_key(weather), last_line(result.err)
+    assert result.code == 1 and f"internal_error 1: filter {CopyFilter.name} on {key}: LookupError" in line
     found = json.loads(Path("dataset/manifest.json").read_text())["filters"]["internal_error"]
     assert found["left_out"] == 1 and list(found["by_source"].values()) == [{"internal_error": 1}]
     rows = [row for file in Path("dataset").glob("*/*.parquet") for row in pq.read_table(file).to_pylist()]

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Run
 from foretrace.core.problem import Problem
 from foretrace.episodes.workspace import judge_with_retry
 from foretrace.registry import make_problem_set
@@ -93,18 +92,3 @@ def test_right_answers_pass_and_wrong_ones_fail(
     runner.run(all_of_them())
     assert wrong == []
     assert len(problems) >= (20 if name == "mbpp_like" else 10)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mbpp_like", "programs"])
-def test_the_check_of_the_set_says_how_it_is_judged(name: str, tmp_path: Path, run: Run) -> None:
-    kind, path = write_set(tmp_path, name)
-    result = run("problems", "check", kind, "--path", path, "--json", "--quiet")
-    assert result.code == 0, result.err
-    facts = result.json
-    assert facts["sound"] and facts["references_passed"] == facts["problems"] == len(read(name))
-    forms = {one["problem"]: one.get("hidden") for one in facts["judged"]}
-    if name == "programs":
-        assert set(forms.values()) == {"values"}
-    else:
-        assert forms["mbpp/2"] == "values" and {"values", "calls"} <= set(forms.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,30 +65,22 @@ def test_rows_that_cannot_be_used_are_listed(run: Run, tmp_path: Path) -> None:
     assert "no test at all" in text and "not JSON" in text
 
 
-def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [{"title": "x"}] * 5)
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert (result.code, result.out) == (1, "") and result.err.count("\n") == 1
-    assert result.err.startswith(f"foretrace: {path}: none of its 5 problems can be used, e.g. row 0: ")
+NO_TESTS = {"statement": "x", "entry_point": "f"}
+MALFORMED = {**GOOD, "tests": ["assert f(1) == 2", "assert f(1,,) == 2"]}
 
 
-def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [{**FAILS, "id": f"p{n}"} for n in range(8)])
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert result.err == "foretrace: jsonl: the reference fails for 8: p0, p1, p2, p3, p4 and 3 more\n"
-
-
-def test_rows_with_one_reason_are_listed_once(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [GOOD, *[{"title": "x"}] * 50])
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    table = [line for line in result.out.splitlines() if "no statement" in line]
-    assert [line.split("  ")[0] for line in table] == ["row 1", "row 2", "row 3", "and 47 more"]
-
-
-def test_a_row_that_cannot_be_used_is_named_by_its_id_too(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [GOOD, {"statement": "x", "entry_point": "f", "task_id": "mine/7"}])
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert result.err == "foretrace: jsonl: left out 1: row 1 (mine/7)\n" and "row 1 (mine/7)" in result.out
+@pytest.mark.parametrize(
+    ("rows", "said", "table"),
+    [
+        ([{**FAILS, "id": f"p{n}"} for n in range(8)], "the reference fails for 8: p0, p1, p2, p3, p4 and 3 more", ""),
+        ([GOOD, *[NO_TESTS] * 50], "left out 50: row 1, row 2, row 3, row 4, row 5 and 45 more", "\nand 47 more"),
+        ([GOOD, {**NO_TESTS, "task_id": "mine/7"}], "left out 1: row 1 (mine/7)", "row 1 (mine/7)"),
+        ([GOOD, MALFORMED], "left out 1: row 1", "not Python: invalid syntax (line 1: assert f(1,,) == 2)"),
+    ],
+)
+def test_faults_are_counted_and_named(run: Run, tmp_path: Path, rows: list[Any], said: str, table: str) -> None:
+    result = run("problems", "check", "jsonl", "--path", write_rows(tmp_path / "set.jsonl", rows), "--quiet")
+    assert result.err == f"foretrace: jsonl: {said}\n" and table in result.out
 
 
 def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: Path) -> None:
@@ -104,12 +97,6 @@ def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: P
     assert "give --preload numpy, once they are installed" in result.err
 
 
-def test_a_malformed_assert_is_shown(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [GOOD, {**GOOD, "tests": ["assert f(1) == 2", "assert f(1,,) == 2"]}])
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert "not Python: invalid syntax (line 1: assert f(1,,) == 2)" in result.out
-
-
 def test_the_limits_of_a_run_can_be_raised(run: Run, tmp_path: Path) -> None:
     slow = {**GOOD, "reference": "import time\ndef f(n):\n    time.sleep(0.3)\n    return n + 1\n"}
     path = write_rows(tmp_path / "set.jsonl", [slow])
@@ -117,25 +104,6 @@ def test_the_limits_of_a_run_can_be_raised(run: Run, tmp_path: Path) -> None:
     assert result.code == 1 and "it ran for longer than 0.2 s" in result.out
     assert "all tests of a problem share the limits of one run: --wall-s, --cpu-s and --memory-mb raise" in result.err
     assert run("problems", "check", "jsonl", "--path", path, "--wall-s", "9").code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["nope"], 2, "unknown problems 'nope': choose one of builtin, harbor, humaneval, jsonl, mbpp"),
-        (["jsonl"], 2, "--path FILE"),
-        (["builtin", "--path", "x"], 2, "leave --path out"),
-        (["builtin", "--sandbox", "nope"], 2, "unknown sandbox 'nope'"),
-        (["builtin", "--limit", "0"], 2, "--limit"),
-        (["jsonl", "--path", "none.jsonl"], 1, "none.jsonl: no such file"),
-        (["jsonl", "--path", "{empty}"], 1, "empty.jsonl: there is no problem in it"),
-    ],
-)
-def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-    paths = {"{empty}": write_rows(tmp_path / "empty.jsonl", [])}
-    result = run("problems", "check", *(paths.get(a, a) for a in arguments), "--quiet")
-    assert (result.code, result.out) == (code, "")
-    assert said in result.err and result.err.count("\n") == 1
 
 
 def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
@@ -148,16 +116,11 @@ def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
     assert (result.json["references_passed"], result.json["forms"]["values"]) == (4, 2)
 
 
-def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_named_with_the_form_of_its_rows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = "foretrace: 'mine.jsonl' is not a problem set; for a file of rows give jsonl:mine.jsonl\n"
-    generate = ["generate", "--protocol", "tools", "--model", "demo", "--out", "t", "--problems"]
-    for command in (["problems", "check"], generate):
-        assert run(*command, "mine.jsonl", "--quiet")[::2] == (2, said)
     write_rows(tmp_path / "mine.jsonl", [GOOD])
-    (generated,) = read_traces(tmp_path / run(*generate, "jsonl:mine.jsonl", "--json").json["out"])
+    generate = ["generate", "--protocol", "tools", "--model", "demo", "--out", "t", "--problems", "jsonl:mine.jsonl"]
+    (generated,) = read_traces(tmp_path / run(*generate, "--json").json["out"])
     assert generated.task.statement == GOOD["statement"]
-    both = run("problems", "check", "jsonl:mine.jsonl", "--path", "other.jsonl", "--quiet")
-    assert both.code == 2 and "give one of them" in both.err
     (tmp_path / "builtin").mkdir()
     assert run("problems", "check", "builtin", "--limit", 1, "--quiet").code == 0

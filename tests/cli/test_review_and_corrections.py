@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 
 from cli.conftest import Run, chat_row, write_rows
 
@@ -116,20 +115,6 @@ def test_a_single_step_says_what_its_rule_means(run: Run, traces: Path) -> None:
     assert "  confidence: 0.9" in shown and "hand-labeled steps with this rule and action" in shown
     meanings = run("show", traces, KEY, "--step", 4, "--json").json["meanings"]
     assert meanings == {"tool.str_replace": "It replaces text in a file with an editor."}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ([], 2, "name a file to write: --out labels.parquet or --review r.csv"),
-        (["--review", "r.parquet"], 2, "name the review .csv or .jsonl"),
-        (["--review", "r.csv", "--out", "r.csv"], 2, "cannot be one file"),
-        (["--out", "l.csv", "--corrections", "absent.csv"], 1, "absent.csv: no such file"),
-    ],
-)
-def test_what_is_refused(run: Run, traces: Path, arguments: list[str], code: int, said: str) -> None:
-    result = run("label", traces, *arguments)
-    assert (result.code, result.out) == (code, "") and said in result.err
 
 
 def test_a_build_takes_corrections(run: Run, sample_traces: Path, tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from cli.conftest import Run, write_rows
+from cli.conftest import write_rows
 from sandbox.boxes import until
 
 BEGIN = {"type": "turn_begins", "turn": "1", "messages": [{"role": "user", "content": "Make the tests pass."}]}
@@ -114,22 +112,3 @@ def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
     began, call, _ = map(json.loads, out.splitlines())
     assert (began["predictions"][0]["arguments"], began["predictions"][0]["may_run_ahead"]) == ({"command": "ls"}, True)
     assert call["rank"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["majority", "nothing"], "nothing: is not a foretrace dataset"),
-        (["nothing", "DATASET"], "unknown predictor 'nothing'"),
-        (["majority", "DATASET", "--base-url", "http://x"], "--base-url is for a model"),
-        (["majority", "DATASET", "--json"], "--json needs --socket"),
-        (["majority", "DATASET", "--k", "0"], "--k 0: give 1 or more"),
-        (["majority", "DATASET", "--allow", "local_write"], "is not safe to run early"),
-        (["majority", "DATASET", "--socket", "/nowhere/s"], "/nowhere/s: cannot be opened"),
-        (["majority", "DATASET", "--socket", "localhost:999999"], "give HOST:PORT, or the path of a Unix socket"),
-        (["majority", "DATASET", "--socket", ":7798"], "give HOST:PORT"),
-    ],
-)
-def test_what_cannot_be_served(run: Run, sample_dataset: Path, arguments: list[str], error: str) -> None:
-    done = run("serve", *(str(sample_dataset) if each == "DATASET" else each for each in arguments))
-    assert done.code in (1, 2) and error in done.err

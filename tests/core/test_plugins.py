@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,17 @@ import pytest
 import foretrace
 from foretrace.core import plugins
 from foretrace.core.errors import ForetraceWarning, UsageError
-from foretrace.registry import make_model, make_source
+from foretrace.dataset.recipes.base import load_recipes
+from foretrace.registry import (
+    make_format,
+    make_model,
+    make_predictor,
+    make_problem_set,
+    make_protocol,
+    make_sandbox,
+    make_source,
+)
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sources.chat import Chat
 
 SRC = Path(foretrace.__file__).parents[1]
@@ -90,17 +101,6 @@ def test_entry_points_add_names() -> None:
 
 
 @pytest.mark.usefixtures("stranger")
-@pytest.mark.filterwarnings("ignore:stranger brings a source")
-def test_packages_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    scan = plugins.entry_points
-    monkeypatch.setattr(plugins, "entry_points", lambda group: read.append(group) or scan(group=group))
-    for _ in range(3):
-        assert "strange" in plugins.plugin_names("source")
-    assert len(read) == 1
-
-
-@pytest.mark.usefixtures("stranger")
 def test_an_entry_point_never_shadows_our_own_in_silence() -> None:
     with pytest.warns(
         ForetraceWarning, match=r"stranger brings a source 'chat'.*ours is used; name theirs stranger:Strange"
@@ -117,3 +117,51 @@ def test_names_import_no_plugin() -> None:
         "print([m for m in sys.modules if m.startswith('foretrace.sources')])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+MAKERS: dict[str, Callable[[str], object]] = {
+    "recipe": lambda name: load_recipes([name])[0],
+    "source": make_source,
+    "format": make_format,
+    "problem set": make_problem_set,
+    "protocol": make_protocol,
+    "predictor": make_predictor,
+    "model": lambda name: make_model(f"{name}:toy"),
+    "sandbox": lambda name: make_sandbox(name, SandboxSettings()),
+}
+
+
+OBJECTS = """
+class Nothing:
+    def __init__(self, *arguments): pass
+
+class Wants:
+    def __init__(self, *, what): pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "objects.py").write_text(OBJECTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("name", ["objects:Nothing", "objects:Wants", "os:PathLike"])
+def test_no_plugin_of_its_kind(kind: str, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}' is not a {kind}: ") as caught:
+        MAKERS[kind](name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "model"])  # a model's class has a capital letter
+@pytest.mark.parametrize("name", ["os:path", "os:sep"])
+def test_an_object_that_cannot_be_made(kind: str, name: str) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' is not a {kind}: it has no '"):
+        MAKERS[kind](name)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "model"])  # each wants a name of its own form
+def test_our_own_have_all_that_their_contracts_name(kind: str) -> None:
+    for name in plugins.BUILT_IN[kind.replace("problem set", "problems")]:
+        assert MAKERS[kind](name) is not None

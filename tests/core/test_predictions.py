@@ -79,11 +79,6 @@ def test_what_is_written_reads_back(rows: list[Prediction], tmp_path_factory: py
         {"prediction": '{"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}'},
         {"action": "file_read", "tool": "cat", "arguments": '{"path": "a"}'},
         {"completion": '<think>x</think>```json\n{"action":"file_read","tool":"cat","arguments":{"path":"a"}}\n```'},
-        {
-            "completion": [
-                {"role": "assistant", "content": '{"action":"file_read","tool":"cat","arguments":{"path":"a"}} ok'}
-            ]
-        },
     ],
 )
 def test_every_way_to_write_a_guess(guess: dict[str, Any], tmp_path: Path) -> None:

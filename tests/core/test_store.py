@@ -47,9 +47,14 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     found = list(read_traces(tmp_path / "s"))
     assert sorted(found, key=lambda t: t.key) == [add_trace_id(t) for t in given_traces]
     store = TraceStore(tmp_path / "s")
-    by_shard = [(t.task.id, t.key) for shard in store.shards for t in store.read(shard)]
-    assert by_shard == [(t.task.id, t.key) for t in found]
-    assert all(len({t.task.id for t in found if t.key == k}) == 1 for _, k in by_shard)
+    shards = [[*store.read(shard)] for shard in store.shards]
+    assert [trace for own in shards for trace in own] == found
+    tasks = [{t.task.id for t in own} for own in shards]
+    assert sum(map(len, tasks)) == len(set.union(*tasks)) == 5, "attempts at one task lie together"
+    assert store.read_columns("success", "key")["success"].to_pylist().count(True) == 20
+    (segment, *_) = store.manifest.segments
+    row = pq.read_table(tmp_path / "s" / segment.path).to_pylist()[0]
+    assert "token_ids" not in json.loads(row["record"])["messages"][1]["sampled"] and row["tokens"]
 
 
 @settings(max_examples=15)
@@ -70,13 +75,6 @@ def test_same_input_same_bytes_and_order_has_no_say(tmp_path: Path) -> None:
     assert list(read_traces(tmp_path / "a")) == list(read_traces(tmp_path / "c"))
 
 
-def test_siblings_lie_in_one_shard(tmp_path: Path) -> None:
-    write_traces([make(n) for n in range(60)], tmp_path / "s")
-    store = TraceStore(tmp_path / "s")
-    shards = [{t.task.id for t in store.read(shard)} for shard in store.shards]
-    assert sum(map(len, shards)) == len(set.union(*shards)) == 5
-
-
 def test_present_conflict_and_replace(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     write_traces([make(1), make(2), make(3)], folder)
@@ -90,15 +88,11 @@ def test_present_conflict_and_replace(tmp_path: Path) -> None:
     assert {t.key: t.task.id for t in read_traces(folder)} == {
         "key-001": "task-1", "key-002": "moved", "key-003": "task-3", "key-004": "task-4",
     }  # fmt: skip
+    again = [make(1, extra={"v": 1}), make(1, extra={"v": 2})]  # twice before a checkpoint
+    assert write_traces(again, folder, replace=True)["replaced"] == 2
+    assert [t.extra for t in read_traces(folder) if t.key == "key-001"] == [{"v": 2}]
     on_disk = {str(p.relative_to(folder)) for p in folder.glob("shard-*/*")}
     assert on_disk == {s.path for s in TraceStore(folder).manifest.segments}
-
-
-def test_a_trace_replaced_twice_before_a_checkpoint_stands_once(tmp_path: Path) -> None:
-    write_traces([make(1)], tmp_path / "s")
-    again = [make(1, extra={"v": 1}), make(1, extra={"v": 2})]
-    assert write_traces(again, tmp_path / "s", replace=True)["replaced"] == 2
-    assert [t.extra for t in read_traces(tmp_path / "s")] == [{"v": 2}]
 
 
 def test_get_by_key_id_or_beginning(tmp_path: Path) -> None:
@@ -106,20 +100,11 @@ def test_get_by_key_id_or_beginning(tmp_path: Path) -> None:
     store = TraceStore(tmp_path / "s")
     wanted = add_trace_id(make(7))
     assert store.get("key-007") == store.get(wanted.id) == store.get(wanted.id[:12]) == wanted
+    assert store.get_many(["key-007", "nobody"]) == {"key-007": wanted}
     with pytest.raises(StoreError, match="begins 10 keys"):
         store.get("key-00")
     with pytest.raises(StoreError, match="no trace with key"):
         store.get("nothing")
-
-
-def test_columns_without_records(tmp_path: Path) -> None:
-    write_traces([make(n) for n in range(4)], tmp_path / "s")
-    table = TraceStore(tmp_path / "s").read_columns("success", "key")
-    assert table.column_names == ["success", "key"]
-    assert table["success"].to_pylist().count(True) == 2
-    write_traces([], tmp_path / "empty")
-    assert TraceStore(tmp_path / "empty").read_columns("key").num_rows == 0
-    assert list(read_traces(tmp_path / "empty")) == []
 
 
 def test_few_bytes_and_few_rows_lie_in_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,14 +120,6 @@ def test_few_bytes_and_few_rows_lie_in_a_row_group(tmp_path: Path, monkeypatch: 
     metadata = pq.ParquetFile(tmp_path / "s.parquet").metadata
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [10, 10, 8, 3, 1]
     assert [row["task_id"] for row in segments.read_segment_rows(tmp_path / "s.parquet")] == [t.task.id for t in rows]
-
-
-def test_tokens_are_not_in_the_record(tmp_path: Path) -> None:
-    write_traces([make(1)], tmp_path / "s")
-    (segment,) = TraceStore(tmp_path / "s").manifest.segments
-    row = pq.read_table(tmp_path / "s" / segment.path).to_pylist()[0]
-    assert "token_ids" not in json.loads(row["record"])["messages"][1]["sampled"]
-    assert row["tokens"] and row["n_steps"] == 1 and row["n_messages"] == 2
 
 
 def test_second_writer_is_refused(tmp_path: Path) -> None:
@@ -170,20 +147,6 @@ def test_what_was_not_listed_is_garbage_and_is_overwritten(tmp_path: Path) -> No
     write_traces([make(1)], folder)
     assert listing(folder) == whole
     assert not any(path.exists() for path in left)
-
-
-def test_foreign_folder_is_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "letters.txt").write_text("dear")
-    with pytest.raises(StoreError, match=r"letters\.txt"):
-        write_traces([make(1)], tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["letters.txt"]
-
-
-def test_missing_and_foreign_folders_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no such folder"):
-        TraceStore(tmp_path / "none")
-    with pytest.raises(StoreError, match=r"no manifest\.json"):
-        TraceStore(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +187,21 @@ def test_missing_or_damaged_segment(tmp_path: Path, damage: str) -> None:
             attempt()
 
 
+def test_what_is_no_traces_folder_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    for folder, said in (
+        (tmp_path, r"letters\.txt"),
+        (tmp_path / "letters.txt", "is a file; name a folder"),
+        (tmp_path / "letters.txt/deeper", "cannot write"),
+    ):
+        with pytest.raises(StoreError, match=said):
+            write_traces([make(1)], folder)
+    for folder, said in ((tmp_path / "none", "no such folder"), (tmp_path, r"no manifest\.json")):
+        with pytest.raises(StoreError, match=said):
+            TraceStore(folder)
+    assert [p.name for p in tmp_path.iterdir()] == ["letters.txt"]
+
+
 def test_what_cannot_be_read_back_is_never_written(tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "s") as writer:
         writer.add(make(1))
@@ -232,6 +210,7 @@ def test_what_cannot_be_read_back_is_never_written(tmp_path: Path) -> None:
                 writer.add(bad)
         with pytest.raises(UnicodeEncodeError):
             writer.add(make(4, key="\ud800"))
+        assert not (tmp_path / "s" / "manifest.json").exists(), "nothing is there before the first checkpoint"
         writer.checkpoint()
     assert [t.key for t in read_traces(tmp_path / "s")] == ["key-001"]
 
@@ -249,13 +228,6 @@ def test_shards_are_for_a_new_folder(tmp_path: Path) -> None:
             TraceWriter(tmp_path / "t", shards=shards)
 
 
-def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for folder, said in ((tmp_path / "file", "is a file; name a folder"), (tmp_path / "file/deeper", "cannot write")):
-        with pytest.raises(StoreError, match=said):
-            write_traces([make(1)], folder)
-
-
 def test_a_dataset_is_no_traces_folder(tmp_path: Path) -> None:
     """Nor is a lock put there, which `push` would find to be no part of it."""
     manifest = {"configs": {}, "gates": [], "settings": {}, "counts": {}, "drops": {"proposer": {"repeated_step": 1}}}
@@ -268,19 +240,6 @@ def test_a_dataset_is_no_traces_folder(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_several_by_key(tmp_path: Path) -> None:
-    for first in (0, 20):  # two segments in a shard
-        write_traces([make(number) for number in range(first, first + 20)], tmp_path)
-    found = TraceStore(tmp_path).get_many(["key-031", "key-002", "nobody"])
-    assert found == {key: TraceStore(tmp_path).get(key) for key in ("key-031", "key-002")}
-
-
-def test_nothing_is_there_before_the_first_checkpoint(tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "s") as writer:
-        writer.add(make(1))
-    assert not (tmp_path / "s" / "manifest.json").exists()
-
-
 @pytest.mark.parametrize("at_once", [2, 32])
 def test_small_segments_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """Also where more are merged than are read side by side; all of it under one name, and nothing else is left."""
@@ -291,28 +250,14 @@ def test_small_segments_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for number in range(5):
             writer.add(make(number))
             writer.checkpoint()
+            if number == 3:
+                writer.compact()
+                assert len(TraceStore(folder).manifest.segments) == 4, "few are left as they are"
         writer.compact()
     (left,) = TraceStore(folder).manifest.segments
     assert left == Segment("shard-00/000006.parquet", 5)
     assert [p.name for p in (folder / "shard-00").iterdir()] == [Path(left.path).name]
     assert [t.key for t in read_traces(folder)] == [f"key-{n:03d}" for n in range(5)]
-
-
-def test_few_segments_are_left_as_they_are(tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "t", shards=1) as writer:
-        for number in range(segments.MAX_UNMERGED):
-            writer.add(make(number))
-            writer.checkpoint()
-        writer.compact()
-        before = TraceStore(tmp_path / "t").manifest.segments
-        assert len(before) == segments.MAX_UNMERGED
-        writer.add(make(segments.MAX_UNMERGED))
-        writer.checkpoint()
-        writer.compact()
-    assert len(TraceStore(tmp_path / "t").manifest.segments) == 1
-    assert sorted(t.key for t in read_traces(tmp_path / "t")) == [
-        f"key-{n:03d}" for n in range(segments.MAX_UNMERGED + 1)
-    ]
 
 
 def test_a_trace_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

@@ -132,19 +132,12 @@ def test_steps_find_their_observations() -> None:
     assert parallel == [("0", ["1", "2"])]
     together = steps_of(("assistant", "a b"), ("tool", "a b"))
     assert together == [("0", ["1"])]
-
-
-def test_an_id_that_is_used_again_does_not_answer_an_earlier_call() -> None:
-    assert steps_of(("assistant", "0"), ("user", ""), ("assistant", "0"), ("tool", "0")) == [("0", []), ("2", ["3"])]
+    again = steps_of(("assistant", "0"), ("user", ""), ("assistant", "0"), ("tool", "0"))
+    assert again == [("0", []), ("2", ["3"])], "an id that is used again does not answer an earlier call"
 
 
 def test_steps_of_many_unanswered_calls_take_no_quadratic_time() -> None:
     assert len(steps_of(*[("assistant", f"c{n}") for n in range(20_000)])) == 20_000
-
-
-def test_unknown_fields_are_refused() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        decode_trace(encode_trace(a_trace())[:-1] + b',"labels":[]}')
 
 
 OLD = (

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from core.test_store import make
 from foretrace.core.errors import WorkerError
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, Provenance, Task, Trace
+from foretrace.core.trace import Task
 from foretrace.engines.processes import Processes, prepare_worker, release_memory, usable_cores
 
 
@@ -65,23 +66,17 @@ def test_objects_that_hold_one_another_are_freed_between_jobs() -> None:
         assert pool is not None and pool.submit(_is_freed_by_release, 0).result()
 
 
-def test_one_worker_needs_no_pool() -> None:
-    with Processes(1).open_pool() as pool:
-        assert pool is None
-
-
-def test_results_come_back_and_workers_end() -> None:
+def test_results_and_errors_come_back_and_workers_end() -> None:
+    with Processes(1).open_pool() as none:
+        assert none is None, "one worker needs no pool"
     with Processes(2).open_pool() as pool:
         assert pool is not None
         assert list(pool.map(abs, [-1, -2, 3])) == [1, 2, 3]
         own = pool.submit(os.getpid).result()
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(divmod, 1, 0).result()
     with pytest.raises(ProcessLookupError):
         os.kill(own, 0)
-
-
-def test_an_error_in_a_worker_comes_back_as_it_was() -> None:
-    with pytest.raises(ZeroDivisionError):
-        run(divmod, 1, 0)
 
 
 def test_a_worker_that_died_is_one_clear_error() -> None:
@@ -134,16 +129,7 @@ if __name__ == "__main__":
 
 
 def test_workers_that_label_end_with_their_parent(tmp_path: Path) -> None:
-    traces = [
-        Trace(
-            key=str(n),
-            task=Task(id=str(n), group="g"),
-            messages=(Message(role="assistant", author="model", content="x"),),
-            provenance=Provenance(origin="imported", source="test"),
-        )
-        for n in range(40)
-    ]
-    write_traces(traces, tmp_path / "t")
+    write_traces([make(n, task=Task(id=str(n), group="g")) for n in range(40)], tmp_path / "t")
     script = tmp_path / "label.py"
     script.write_text(ORPHANS)
     done = subprocess.run([sys.executable, script, tmp_path / "t"], capture_output=True, text=True, timeout=120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import sys
@@ -15,7 +14,7 @@ from foretrace.api.settings import make_engine
 from foretrace.core.errors import UsageError
 from foretrace.engines import ray_tasks
 from foretrace.engines.processes import Processes
-from foretrace.engines.ray_tasks import RayTasks, connect
+from foretrace.engines.ray_tasks import RayTasks
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,31 +49,6 @@ def test_the_engine_is_made_from_the_settings(tmp_path: Path) -> None:
         foretrace.label_folder(tmp_path, out=tmp_path / "l.csv", ray_address="auto")
     with pytest.raises(UsageError, match="engine='slurm': choose processes or ray"):
         foretrace.build(tmp_path, out=tmp_path / "d", engine="slurm")  # type: ignore[arg-type]
-
-
-def test_a_cluster_is_shown_the_token_that_ray_start_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    seen: list[str | None] = []
-
-    def note_mode(address: str | None) -> None:
-        seen.append(os.environ.get("RAY_AUTH_MODE"))
-        raise UsageError("noted")
-
-    def try_to_connect(address: str | None) -> str | None:
-        with pytest.raises(UsageError, match=r"^noted$"), connect(address):
-            pass
-        return seen[-1]
-
-    monkeypatch.setattr(ray_tasks, "_connect", note_mode)
-    assert try_to_connect("host:6379") is None
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").touch()
-    assert try_to_connect("host:6379") == "token" and "RAY_AUTH_MODE" not in os.environ
-    assert try_to_connect(None) is None  # Ray sees to its own
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert try_to_connect("host:6379") == "disabled"
 
 
 def start_with_ctrl_c(times: int, started: list[bool]) -> None:

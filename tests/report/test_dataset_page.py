@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import foretrace
@@ -106,18 +104,6 @@ def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> Non
     assert sum(count for _, _, count in facts["confusion"]) == len(gold)
     assert sum(count for _, guess, count in facts["confusion"] if guess == "BLOCKED") >= wrong
     assert [line["guesses"] for line in meta["rows"]["eval"]].count([None]) == 1
-
-
-def test_predictions_may_be_parquet_or_a_folder(dataset: Path, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    write_guesses(dataset, tmp_path / "folder" / "g.jsonl", wrong=4)
-    row = next(rows(dataset, "eval"))
-    guess = {"key": row["key"], "step": row["step"], "prediction": row["completion"][0]["content"]}
-    pq.write_table(pa.Table.from_pylist([guess]), tmp_path / "g.parquet")
-    foretrace.view([dataset, tmp_path / "folder", tmp_path / "g.parquet"], out=tmp_path / "v")
-    folder, parquet = read_data(tmp_path / "v", "meta")["predictions"]
-    assert (folder["name"], parquet["name"]) == ("folder", "g.parquet")
-    assert folder["found"] > folder["right"] > 0 and parquet["found"] == parquet["right"] == 1
 
 
 def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:

@@ -112,14 +112,6 @@ def test_two_runs_stand_side_by_side(tmp_path: Path) -> None:
     assert read_data(tmp_path / "v", "index-0")["run"] == [0, 1]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_labels_say_what_to_open_instead(traces: Path, tmp_path: Path, ending: str) -> None:
-    foretrace.label_folder(traces, out=tmp_path / f"labels.{ending}")
-    with pytest.raises(UsageError, match=rf"labels.{ending}: is a table; view opens traces folders"):
-        foretrace.view(tmp_path / f"labels.{ending}", out=tmp_path / "v")
-    assert not (tmp_path / "v").exists()
-
-
 def test_a_page_takes_the_place_of_a_page_only(traces: Path, tmp_path: Path) -> None:
     own, other = tmp_path / "v", tmp_path / "other"
     foretrace.view(traces, out=own)

@@ -56,7 +56,7 @@ def ceiling(
         StoreError: the traces cannot be read.
     """
     from foretrace.core.store import TraceStore
-    from foretrace.engines.as_done import run_as_done
+    from foretrace.engines.in_order import Job, jobs_at_once, run_in_order
     from foretrace.engines.processes import Processes
     from foretrace.evaluation.ceiling import Ceiling, measure_shard
     from foretrace.evaluation.step_times import read_assumed_times
@@ -70,8 +70,8 @@ def ceiling(
     store, report_to = TraceStore(make_local_path(traces)), progress or ignore_progress
     useful = min(len(store.shards), 1 + len(store.read_columns("key")) // _TRACES_PER_WORKER)
     with Processes(workers).open_pool(useful=useful, helps=True) as pool:
-        parts = run_as_done(pool, measure_shard, [(settings, store.folder, shard) for shard in store.shards])
-        for number, (_, part) in enumerate(parts, 1):
+        jobs = (Job(measure_shard, (settings, store.folder, shard), 1) for shard in store.shards)
+        for number, part in enumerate(run_in_order(pool, jobs, jobs_at_once(pool)), 1):
             found.merge(part)
             report_to(f"measuring {traces}", number, len(store.shards))
     return found.make_report()

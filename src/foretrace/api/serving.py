@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from foretrace.models.base import Server
 
 MAX_LINE = 64 << 20
-"""Longest line of a client, bytes."""
 _IN_FLIGHT = 1024
 """Most lines of one client that are answered at a time."""
 

@@ -39,16 +39,13 @@ class LabelReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     actions: dict[str, int]
     """Steps of each action, in the order of `ActionType`."""
     flags: dict[str, int]
-    """Steps with each flag."""
     out: str | None
     """The file of labels; `None` if none was requested."""
     replaced: bool
-    """Whether it replaced an existing file."""
     review: str | None = None
     """The file of unsure steps."""
     review_steps: int = 0
     corrections: CorrectionCounts | None = None
-    """How many corrections were applied, if any were given."""
 
 
 def import_source(

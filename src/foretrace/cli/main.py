@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from foretrace.cli.command_table import COMMANDS, PROBLEMS
-from foretrace.cli.options import Invocation, write_flag
-from foretrace.cli.output import ReaderGoneError, one_line
+from foretrace.cli.options import write_flag
+from foretrace.cli.output import Output, ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError, ForetraceWarning
 from foretrace.core.internal_errors import InternalError, collect_errors, describe_errors
 from foretrace.core.version import __version__
@@ -27,11 +27,9 @@ class Group(click.Group):
     """Lists its commands in the given order, each with the full first line of its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands' names."""
         return [*self.commands]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, wrapping long first lines instead of cutting them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
@@ -62,11 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    invocation = Invocation(own_process=argv is None)
+    output = Output(own_process=argv is None)
     with collect_errors() as errors:
-        code = _run(arguments, invocation)
+        code = _run(arguments, output)
     if errors:
-        code = _report_contained(invocation, errors.values(), code)
+        code = _report_contained(output, errors.values(), code)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -74,11 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: list[str], invocation: Invocation) -> int:
+def _run(arguments: list[str], output: Output) -> int:
     if _COMPLETE in os.environ:  # a shell asks for completions: click answers and exits
         app(prog_name="foretrace")
     try:
-        with _plain_warnings(invocation), app.make_context("foretrace", arguments, obj=invocation) as context:
+        with _plain_warnings(output), app.make_context("foretrace", arguments, obj=output) as context:
             app.invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -90,20 +88,20 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
         _write_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
         return error.exit_code
     except ForetraceError as error:
-        return _report_failure(invocation, error, error.render(write_flag), error.exit_code)
+        return _report_failure(output, error, error.render(write_flag), error.exit_code)
     except ReaderGoneError:
         _drop_stdout()
     except (KeyboardInterrupt, click.Abort) as end:
-        _write_error(str(end) or invocation.output.interrupt_message)  # the interrupted code may say what was kept
+        _write_error(str(end) or output.interrupt_message)  # the interrupted code may say what was kept
         return INTERRUPTED
     except (Exception, SystemExit) as error:  # SystemExit: a plugin called `sys.exit`
-        text = f"unexpected {type(error).__name__}: {error}{invocation.hint}"
-        return _report_failure(invocation, error, text, 1)
+        text = f"unexpected {type(error).__name__}: {error}{_write_hint(output)}"
+        return _report_failure(output, error, text, 1)
     return 0
 
 
 @contextlib.contextmanager
-def _plain_warnings(invocation: Invocation) -> Generator[None]:
+def _plain_warnings(output: Output) -> Generator[None]:
     """Show our own warnings once, as one plain line, and not at all under `--quiet`; others as Python does."""
     shown: set[str] = set()
     usual = warnings.showwarning
@@ -112,7 +110,7 @@ def _plain_warnings(invocation: Invocation) -> Generator[None]:
         text = str(message)
         if not issubclass(category, ForetraceWarning):
             usual(message, category, *where)
-        elif not invocation.output.quiet and text not in shown:
+        elif not output.quiet and text not in shown:
             shown.add(text)
             _write_error(f"warning: {text}")
 
@@ -123,8 +121,8 @@ def _plain_warnings(invocation: Invocation) -> Generator[None]:
         warnings.showwarning = usual
 
 
-def _report_failure(invocation: Invocation, error: BaseException, text: str, code: int) -> int:
-    if invocation.debug:
+def _report_failure(output: Output, error: BaseException, text: str, code: int) -> int:
+    if output.debug:
         import traceback
 
         traceback.print_exception(error)
@@ -132,16 +130,20 @@ def _report_failure(invocation: Invocation, error: BaseException, text: str, cod
     return code
 
 
-def _report_contained(invocation: Invocation, errors: Collection[InternalError], code: int) -> int:
+def _report_contained(output: Output, errors: Collection[InternalError], code: int) -> int:
     from foretrace.clean.redact import make_redactor
 
     redactor = make_redactor()
     assert redactor is not None
-    for error in errors if invocation.debug else ():
+    for error in errors if output.debug else ():
         print(redactor.redact_text(f"{error}\n{error.traceback}"), file=sys.stderr)
     rest = "" if code else "; the rest is done"
-    _write_error(f"{redactor.redact_text(describe_errors(errors))}{rest}{invocation.hint}")
+    _write_error(f"{redactor.redact_text(describe_errors(errors))}{rest}{_write_hint(output)}")
     return code or 1
+
+
+def _write_hint(output: Output) -> str:
+    return "" if output.debug else "; run again with --debug to see where"
 
 
 def _write_error(text: str) -> None:
@@ -150,7 +152,6 @@ def _write_error(text: str) -> None:
 
 
 def _drop_stdout() -> None:
-    """Keep Python from complaining at exit that stdout has been closed by its reader."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -42,21 +42,6 @@ def write_flag(setting: Setting) -> str:
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"
 
 
-class Invocation:
-    """What `main` needs to know about a run that failed."""
-
-    def __init__(self, *, own_process: bool) -> None:
-        self.debug = False
-        self.own_process = own_process
-        """Whether this process only runs the command."""
-        self.output = Output()
-
-    @property
-    def hint(self) -> str:
-        """What the line about an error of ours ends with."""
-        return "" if self.debug else "; run again with --debug to see where"
-
-
 class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions
     """A path of a file or folder; an address too, if it may be in an object store."""
 
@@ -229,7 +214,7 @@ _GROUPS: dict[str, Callable[..., Any]] = {"server": make_server, "sandbox_settin
 
 
 def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if isinstance(ctx.obj, Invocation):
+    if isinstance(ctx.obj, Output):
         ctx.obj.debug = ctx.obj.debug or value
 
 
@@ -315,7 +300,6 @@ class Command(click.Command):
         self.groups: dict[str, list[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All options and arguments."""
         if not self.params:
             functions = [self.function]
             if self.like is not None:
@@ -389,12 +373,9 @@ class Command(click.Command):
         super().format_options(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> None:
-        """Call the function."""
         values = ctx.params
-        output = Output(json=values.pop("json"), quiet=values.pop("quiet"))
-        if isinstance(ctx.obj, Invocation):
-            ctx.obj.output = output
-            output.own_process = ctx.obj.own_process
+        output = ctx.ensure_object(Output)
+        output.json, output.quiet = values.pop("json"), values.pop("quiet")
         for parameter in self.own:
             if parameter.name in _OF_TEXTS:
                 values[parameter.name] = _OF_TEXTS[parameter.name](values[parameter.name])
@@ -408,7 +389,6 @@ def _find_parser(name: str, kind: str) -> Callable[[Any], Any] | None:
 
 
 def _read_args(function: Callable[..., Any]) -> dict[str, str]:
-    """The descriptions of a function's arguments in its docstring."""
     text = inspect.getdoc(function) or ""
     section = re.search(r"^Args:\n((?: .*\n?)+)", text, re.MULTILINE)
     found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE) if section else []

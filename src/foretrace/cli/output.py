@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Cell = str | int | float | bool | None
 StyledText = str | tuple[str, str]
-"""Text, or text with a `rich` style."""
 
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -45,7 +44,6 @@ def escape_control(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without control characters."""
     return escape_control(" ".join(text.split()))
 
 
@@ -60,16 +58,14 @@ class Output:
 
     Args:
         stream: Receives the result and warnings instead of stdout and stderr; notes are left out.
+        own_process: Whether this process only runs the command, rather than a program that called `main`.
     """
 
-    def __init__(self, *, json: bool = False, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self.json = json
-        self.quiet = quiet or stream is not None
+    def __init__(self, *, stream: TextIO | None = None, own_process: bool = False) -> None:
+        self.json, self.quiet, self.debug = False, stream is not None, False
         self._stream = stream
         self.interrupt_message = "interrupted"
-        """The message if the user interrupts now."""
-        self.own_process = False
-        """Whether this process only runs the command, rather than a program that called `main`."""
+        self.own_process = own_process
 
     def stay_small(self) -> None:
         """Save memory, if the process is ours, by ruling out pandas, which only the `datasets` library needs."""
@@ -109,11 +105,8 @@ class Output:
         file: Path | None = None,
         **how: Any,
     ) -> None:
-        """Print a report, preceded by facts of the call under `--json`; optionally write that JSON to a file too.
-
-        Args:
-            inputs: Further arguments, with `how`, of the function that prints the report.
-        """
+        """Print a report (`inputs` and `how` go to the function that prints it), or under `--json` all of it after the
+        facts of the call, which may go to a file too."""
         import msgspec
 
         found = {**(facts or {}), **msgspec.to_builtins(report)}
@@ -139,7 +132,6 @@ class Output:
         return True
 
     def write(self, text: str) -> None:
-        """Write text of the result unchanged."""
         try:
             self._out.write(text)
         except BrokenPipeError:
@@ -154,7 +146,6 @@ class Output:
         return self._stream or sys.stdout
 
     def print_fields(self, fields: Sequence[tuple[str, Cell]]) -> None:
-        """Print names and values, one per line."""
         width = max(len(name) for name, _ in fields)
         for name, value in fields:
             self.print((name.ljust(width), "dim"), f"  {_cell_text(value)}")
@@ -163,10 +154,8 @@ class Output:
         """Print a table: fitted to the width of a terminal, and otherwise never cut.
 
         With `whole`, the first column is to be copied: in a terminal that is too narrow for the table, each row is that
-        cell unbroken, and the others by name below it.
-
-        Without a terminal it is padded here: it must not depend on a width, and `show --all` may have 100,000 rows, for
-        which `rich`, which measures and wraps each cell, takes a minute.
+        cell unbroken, and the others by name below it. Without a terminal it is padded here: `rich`, which measures and
+        wraps each cell, takes a minute for the 100,000 rows of `show --all`.
         """
         numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
         cells = [[escape_control(_cell_text(cell)) for cell in row] for row in rows]
@@ -185,12 +174,10 @@ class Output:
             self.write("  ".join(padded).rstrip() + "\n")
 
     def note(self, text: str) -> None:
-        """Write a line on stderr, unless `--quiet` is given."""
         if not self.quiet:
             self.warn(text)
 
     def warn(self, text: str, style: str = "") -> None:
-        """Write a line on stderr, even under `--quiet`."""
         if self._stream is not None:
             self.print((text, style))
         else:
@@ -248,7 +235,6 @@ class ProgressDisplay:
             self._bar[0].stop()
 
     def _write_figures(self) -> str:
-        """The amount done, the total, the rate and the time left, if known."""
         _, done, total = self._state
         (before, since), now = self._phase, time.monotonic()
         text = f"{done:,}" if done or total is not None else ""

@@ -29,7 +29,6 @@ class Sampling(Record, frozen=True, kw_only=True):
     top_p: float = 1.0
     top_k: int | None = None
     max_tokens: int = 4096
-    """The most tokens in one completion."""
     seed: int | None = None
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further options, as the server names them."""
@@ -72,7 +71,6 @@ class Completion(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     """Wall-clock seconds from the request to the last byte, not counting retries."""
     model: str = ""
-    """The model name in the server's reply."""
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -81,7 +79,6 @@ class Capabilities(Record, frozen=True, kw_only=True):
 
     logprobs: bool = False
     token_ids: bool = False
-    """Completions come with the sampled token ids."""
     token_prompts: bool = False
     """Accepts a prompt of token ids, and can tokenize text and render messages to ids."""
     continuation: bool = False

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from foretrace.core.python_source import try_parse
 
 METHOD_CLASS = "Solution"
-"""The class whose methods some problem sets ask for."""
 
 
 class EntryPoint(NamedTuple):

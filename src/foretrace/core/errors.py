@@ -19,7 +19,6 @@ class Setting(NamedTuple):
 
 
 Parts = tuple[str | Setting, ...]
-"""A message: text and the settings mentioned in it."""
 
 
 def render_parts(parts: Parts, style: Callable[[Setting], str] = str) -> str:

@@ -19,12 +19,9 @@ from foretrace.core.places import write_place
 def atomic_file(path: Path) -> Generator[BinaryIO]:
     """A file to write to, which replaces `path` if the block ends without an error. Its folder is created if absent.
 
-    The bytes go to a temporary name next to it, are synced, and are renamed, so a file under the final name is
-    complete.
+    The bytes go to a temporary name next to it, are synced, and are renamed.
 
-    Raises:
-        StoreError: the file cannot be written (disk full, no permission, ...), or another process is writing it. What
-            was at `path` is then still there.
+    Raises: StoreError: the file cannot be written, or another process is writing it. What was at `path` is still there.
     """
     partial = make_partial_name(path)
     try:
@@ -54,11 +51,7 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
 
 
 def replace_file(path: Path, data: bytes | memoryview) -> None:
-    """Write `data` to `path`, completely or not at all (see `atomic_file`).
-
-    Raises:
-        StoreError: it cannot be written, or another process is writing it.
-    """
+    """Write `data` to `path`, completely or not at all (see `atomic_file`)."""
     with atomic_file(path) as file:
         file.write(data)
 
@@ -85,17 +78,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def describe_write_error(path: Path, error: OSError) -> str:
-    """One line for a failed write."""
     return f"{path}: cannot write: {error.strerror or error}"
 
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Generator[None]:
-    """Hold the folder's lock. The system releases it even after kill -9.
-
-    Raises:
-        StoreError: another process holds it, or the folder cannot be written.
-    """
+    """Hold the folder's lock, which the system releases even after kill -9; another holder is a StoreError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         taken = f"{folder}: another process is writing here; wait for it or choose another folder"
@@ -107,12 +95,7 @@ def only_writer(folder: Path) -> Generator[None]:
 
 
 def open_locked(path: Path, taken: str) -> BinaryIO:
-    """The file, locked and open for appending; it is created if absent.
-
-    Raises:
-        StoreError: another process holds the lock; `taken` is the message.
-        OSError: the file cannot be opened.
-    """
+    """The file, locked and open for appending; a StoreError with the text `taken` if another process holds the lock."""
     while True:
         file = path.open("ab")
         try:
@@ -128,7 +111,6 @@ def open_locked(path: Path, taken: str) -> BinaryIO:
 
 
 def compute_sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -157,11 +139,7 @@ def describe_output(path: Path | str, replaced: bool) -> str:
 
 
 def check_suffix(path: Path, suffix: str) -> None:
-    """Check before any work that the name of a file to write says its format.
-
-    Raises:
-        UsageError: it has another ending.
-    """
+    """Check before any work that the name of a file to write says its format."""
     if path.suffix != suffix:
         raise UsageError(f"{write_place(path)}: name it {suffix}, the format that is written")
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from foretrace.core.errors import ForetraceError, ForetraceWarning, find_first_line
 
 INTERNAL_ERROR = "internal_error"
-"""The name under which such errors are counted."""
 _SHOWN = 3
 
 
@@ -53,7 +52,6 @@ class contain_errors:  # noqa: N801 - used as a statement
     def __init__(self, where: str, key: str, *, quote: bool = True) -> None:
         self._where, self._key, self._quote = where, key, quote
         self.text = ""
-        """Class and text of the exception, and where it was raised; empty if there was none."""
 
     def __enter__(self) -> contain_errors:
         return self

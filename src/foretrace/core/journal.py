@@ -34,7 +34,6 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     trace: Trace | None = None
     """`None` if the attempt is not kept."""
     left_out: str = ""
-    """Why it is not kept."""
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -42,11 +41,7 @@ _decoder = msgspec.json.Decoder(JournalEntry)
 
 
 def encode_entry(entry: JournalEntry) -> bytes:
-    """The entry as one JSON line that is known to be readable again.
-
-    Raises:
-        msgspec.MsgspecError, UnicodeError, TypeError, ...: it cannot be written, or cannot be read again.
-    """
+    """The entry as one JSON line; raises unless it can be read again."""
     data = _encoder.encode(entry)
     _decoder.decode(data)
     return data + b"\n"
@@ -71,12 +66,8 @@ class Journal:
         self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Write entries (see `encode_entry`) and return when all of them are durable.
-
-        Raises:
-            StoreError: they could not be written. None of them is left in the file, unless the disk fails at removing
-                them too.
-        """
+        """Write entries (see `encode_entry`) and return when all of them are durable. After an error (StoreError) none
+        of them is left in the file, unless the disk fails at removing them too."""
         data = b"".join(self._compressor.compress(line) for line in lines)
         view = memoryview(data)
         try:
@@ -90,7 +81,6 @@ class Journal:
         self._whole = self._file.tell()
 
     def close(self) -> None:
-        """Close the file. May be called twice."""
         self._file.close()
 
 
@@ -129,7 +119,6 @@ class JournalIndex:
         self.path = path
         self.run = path.name.removesuffix(SUFFIX)
         self.left_out: dict[str, str] = {}
-        """Reasons by key."""
         self.damaged = False
         """Whether something before the last complete frame could not be read."""
         self._places: dict[str, _EntryLocation] = {}
@@ -147,12 +136,10 @@ class JournalIndex:
 
     @property
     def stored(self) -> set[str]:
-        """Keys of the attempts that are kept."""
         return set(self._places)
 
     @property
     def tasks(self) -> set[str]:
-        """Tasks of the attempts that are kept."""
         return {place.task for place in self._places.values()}
 
     def read_traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
@@ -173,12 +160,8 @@ def find_journals(folder: Path) -> list[Path]:
 
 
 def count_unsealed(folder: Path) -> int:
-    """How many finished traces are still in a folder's journals, because their run was interrupted or is still going.
-
-    Raises:
-        StoreError: a file is not a journal.
-        OSError: a journal cannot be read.
-    """
+    """How many finished traces are still in a folder's journals, because their run was interrupted or is still
+    going."""
     count = 0
     for path in find_journals(folder):
         with contextlib.suppress(FileNotFoundError):  # sealed just now

@@ -13,7 +13,6 @@ from foretrace.core.segments import Segment
 from foretrace.core.trace import SCHEMA_VERSION
 
 SHARDS = 16
-"""Number of shards of a new folder by default."""
 _SEGMENT = re.compile(r"shard-\d{2,4}/\d{6,}\.parquet")
 
 
@@ -46,7 +45,6 @@ class Manifest(msgspec.Struct, kw_only=True):
     shards: int = SHARDS
     segments: list[Segment] = []
     inputs: dict[str, Cursor] = {}
-    """Cursor of each input, by its fingerprint."""
     sources: dict[str, dict[str, str | None]] = {}
     """Revision, split and license, by `source@revision/split`."""
     counts: dict[str, int] = {}
@@ -60,11 +58,6 @@ class Manifest(msgspec.Struct, kw_only=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a traces folder.
-
-    Raises:
-        StoreError: there is none, or it is not a manifest of traces.
-    """
     path = folder / "manifest.json"
     if not folder.exists():
         raise StoreError(f"{folder}: no such folder; import or generate traces into it first")

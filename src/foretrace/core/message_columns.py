@@ -37,7 +37,6 @@ class MessageColumn:
         """Where each row begins among the messages, and where the last one ends."""
         self.roles: list[str] = role.dictionary.to_pylist()
         self.texts: list[str] = content.dictionary.to_pylist()
-        """The distinct texts."""
         self.role_at, self.text_at = role.indices.to_numpy(), content.indices.to_numpy()
         """For each message, the index of its role and of its text."""
         self._np = np

@@ -8,11 +8,7 @@ from foretrace.core.errors import Setting, UsageError
 
 
 def parse_pairs(setting: str, pairs: Iterable[str], *, form: str = "NAME=VALUE", example: str) -> dict[str, str]:
-    """The pairs of a setting as a dictionary; `form` and `example` tell an error message what to suggest.
-
-    Args:
-        setting: The setting's name, as in `core.errors.Setting`.
-    """
+    """The pairs of a setting as a dictionary; `form` and `example` tell an error message what to suggest."""
     table: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

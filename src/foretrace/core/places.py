@@ -26,12 +26,10 @@ class Address(NamedTuple):
 
     @property
     def parent(self) -> Address:
-        """The folder that contains it."""
         return Address(self.scheme, self.path.rpartition("/")[0])
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
         return self.path.rpartition("/")[2]
 
 
@@ -66,6 +64,5 @@ def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
 
 
 def make_local_path(place: Path | str) -> Path:
-    """The path of a place on this machine."""
     check_place(place)
     return Path(place)

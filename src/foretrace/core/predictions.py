@@ -56,9 +56,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """One guess at what the agent does at a step."""
 
     key: str
-    """Key of the trace."""
     step: int
-    """Index of the step's assistant message in the trace."""
     rank: int = 1
     """1 is the guess that the predictor considers most likely."""
     action: str | None
@@ -66,13 +64,11 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[PredictedCall, ...] = ()
     """The calls of the step, in order; empty if it calls no tool, or if only the action is guessed."""
     completion: str | None = None
-    """The text of the model that guessed, if there is one."""
     confidence: float | None = None
     """Probability in [0, 1] that the guess is right, as the predictor estimates it."""
     seconds: float | None = None
     """Seconds that the predictor took for all guesses at this step."""
     tokens: int | None = None
-    """Tokens that it wrote for this guess."""
     score: float | None = None
     """A verifier's score of the guess: higher is better. It need not be a probability."""
 
@@ -82,9 +78,7 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     predictions: int = FORMAT
     predictor: str = ""
-    """Name of the predictor, or address of the model."""
     verifier: str | None = None
-    """The verifier that gave the scores."""
     verifier_latency_s: dict[str, float] = {}
     """Seconds that the verifier took for one score: `p50`, `p95`, `mean`."""
     dataset: str = ""
@@ -98,7 +92,6 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     target: str = "call"
     """What was predicted: `type` or `call`."""
     k: int = 1
-    """The most guesses for one step."""
     steps: int = 0
     seed: int = 0
     faults: dict[str, int] = {}
@@ -117,22 +110,15 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
     header: PredictionsHeader | None
     """None if the file has none."""
     rows: tuple[Prediction, ...]
-    """In file order."""
     problems: dict[str, int]
     """Number of lines with each kind of fault that is counted but not refused: `torn_last_line` (left out),
     `no_action`, `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value is treated as not given)."""
 
     @property
     def predictor(self) -> str:
-        """The predictor's name; empty if the file does not say."""
         return "" if self.header is None else self.header.predictor
 
     def check_not_empty(self) -> None:
-        """Refuse a file without any predictions, or with none that names an action.
-
-        Raises:
-            PredictionError: it has none.
-        """
         if not self.rows:
             raise PredictionError(f"{self.path}: holds no predictions")
         if all(row.action is None for row in self.rows):
@@ -152,11 +138,7 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest_dataset(dataset: Path) -> str:
-    """Digest of a dataset's manifest, which holds the digests of its inputs, its settings and its versions.
-
-    Raises:
-        PredictionError: the folder is not a dataset.
-    """
+    """Digest of a dataset's manifest, which holds the digests of its inputs, its settings and its versions."""
     return hashlib.blake2b(_read_manifest(dataset), digest_size=16).hexdigest()
 
 
@@ -191,11 +173,7 @@ def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_origin(dataset: Path) -> dict[str, Any]:
-    """What determines the rows of a dataset; empty if its manifest is incomplete.
-
-    Raises:
-        PredictionError: the folder is not a dataset.
-    """
+    """What determines the rows of a dataset; empty if its manifest is incomplete."""
     manifest = _read_manifest(dataset)
     try:
         return describe_origin(json.loads(manifest))
@@ -241,7 +219,6 @@ def _read_arguments(call: PredictedCall) -> Any:
 
 
 def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Prediction]) -> None:
-    """Write a file completely or not at all."""
     with atomic_file(path) as file:
         file.write(msgspec.json.encode(header) + b"\n")
         for row in rows:
@@ -262,11 +239,7 @@ def encode_prediction(row: Prediction) -> bytes:
 
 
 def read_header(path: Path) -> PredictionsHeader | None:
-    """The header of a file; None if it has none.
-
-    Raises:
-        PredictionError: the file cannot be read, or its first line is not a JSON object.
-    """
+    """The header of a file; None if it has none."""
     for number, value in read_json_lines(list_files(path)[0], "prediction", Counter()):
         if number == 1 and "predictions" in value:
             return read_format_header(value, PredictionsHeader, f"{path} line 1")
@@ -275,11 +248,7 @@ def read_header(path: Path) -> PredictionsHeader | None:
 
 
 def list_files(path: Path) -> list[Path]:
-    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it.
-
-    Raises:
-        PredictionError: the folder holds no such files.
-    """
+    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it."""
     if not path.is_dir():
         return [path]
     if (path / GUESSES_FILE).is_file():
@@ -325,17 +294,9 @@ def read_predictions(path: str | Path) -> PredictionsFile:
 
 
 def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted as
-    `torn_last_line`. The rows of a Parquet file count as lines, without null values and null fields of structs.
-
-    Args:
-        path: The file.
-        kind: What a line is, for errors: `prediction`.
-        problems: Where the incomplete line is counted.
-
-    Raises:
-        PredictionError: the file cannot be read, or a line is not a JSON object.
-    """
+    """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted in
+    `problems` as `torn_last_line`; `kind` is what errors call a line. The rows of a Parquet file count as lines,
+    without nulls."""
     if path.suffix == ".parquet":
         yield from enumerate(_read_parquet(path), 1)
         return
@@ -382,11 +343,7 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
-    """Key and step of a line.
-
-    Raises:
-        PredictionError: one of them is missing, or the step is not a number.
-    """
+    """Key and step of a line."""
     if "key" not in value or "step" not in value:
         raise PredictionError(f"{where}: is not a {kind}: it has no key or no step")
     step = _read_int(value["step"])
@@ -396,11 +353,7 @@ def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
 
 
 def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
-    """Rank of a line; 1 if not given.
-
-    Raises:
-        PredictionError: it is not a number from 1 on.
-    """
+    """Rank of a line; 1 if not given."""
     rank = _read_int(value.get("rank", 1))
     if rank is None or rank < 1:
         raise PredictionError(f"{where}: is not a {kind}: its rank is not a number from 1 on")
@@ -408,11 +361,7 @@ def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
 
 
 def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -> HeaderT:
-    """The header of a file that foretrace wrote, whose first field is the version of its format.
-
-    Raises:
-        PredictionError: the version is another one, or this is not such a header.
-    """
+    """The header of a file that foretrace wrote, whose first field is the version of its format."""
     name = form.__struct_fields__[0]
     kind = name.replace("_", " ")
     if value[name] != FORMAT:
@@ -426,9 +375,13 @@ def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -
 def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Prediction:
     key, step = read_place(value, where, "prediction")
     rank = read_rank(value, where, "prediction")
-    completion = _read_completion(value.get("completion"))
+    completion = value.get("completion")
+    if isinstance(completion, list) and completion and isinstance(completion[-1], dict):  # messages
+        completion = completion[-1].get("content")
+    completion = _replace_lone_surrogates(completion) if isinstance(completion, str) else None
     action, calls = read_guess(value, completion)
     problems["no_action"] += action is None
+    tokens = read_number(value, "tokens", problems, 0.0, 1e12)
     return Prediction(
         key=key,
         step=step,
@@ -438,16 +391,9 @@ def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Pred
         completion=completion,
         confidence=read_number(value, "confidence", problems, 0.0, 1.0),
         seconds=read_number(value, "seconds", problems, 0.0, _DAY_S),
-        tokens=_read_tokens(value, problems),
+        tokens=None if tokens is None else int(tokens),
         score=read_number(value, "score", problems, -math.inf, math.inf),
     )
-
-
-def _read_completion(value: Any) -> str | None:
-    """The model's text: as given, or from the last message if it is a list of messages."""
-    if isinstance(value, list) and value and isinstance(value[-1], dict):
-        value = value[-1].get("content")
-    return _replace_lone_surrogates(value) if isinstance(value, str) else None
 
 
 def _replace_lone_surrogates(text: str) -> str:
@@ -493,14 +439,10 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
-    """A 64-bit integer, perhaps given as text; None for anything else. Fractions are not rounded."""
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+    """A 64-bit integer, which Parquet may hold as a float; None for anything else. Fractions are not rounded."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -(2**63) <= value < 2**63:
         return None
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        return None
-    return number if -(2**63) <= number < 2**63 else None
+    return int(value) if int(value) == value else None
 
 
 def read_number(
@@ -516,8 +458,3 @@ def read_number(
         return float(number)
     problems[f"bad_{name}"] += 1
     return None
-
-
-def _read_tokens(value: dict[str, Any], problems: Counter[str]) -> int | None:
-    tokens = read_number(value, "tokens", problems, 0.0, 1e12)
-    return None if tokens is None else int(tokens)

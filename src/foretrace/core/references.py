@@ -44,18 +44,13 @@ class References(Report, msgspec.Struct, frozen=True, kw_only=True):
 
     references: int = FORMAT
     dataset: str
-    """Digest of the dataset's manifest."""
     allow: list[str]
     """Effects that are safe to run early, for the slice `eligible`."""
     predictors: list[Reference]
 
 
 def read_references(dataset: Path) -> References | None:
-    """The references of a dataset; None if it has none.
-
-    Raises:
-        PredictionError: the file exists and cannot be read.
-    """
+    """The references of a dataset; None if it has none."""
     path = dataset / FILE
     try:
         found = msgspec.json.decode(path.read_bytes(), type=References)
@@ -69,6 +64,5 @@ def read_references(dataset: Path) -> References | None:
 
 
 def write_references(dataset: Path, references: References) -> None:
-    """Write the references into the dataset, completely or not at all."""
     data = msgspec.json.format(msgspec.json.encode(references), indent=1)
     replace_file(dataset / FILE, data + b"\n")

@@ -16,7 +16,6 @@ from foretrace.core.files import atomic_file, make_own_name
 from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
-"""The columns of one trace (see `make_schema`)."""
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 20
 """A row group ends after this many rows, or bytes of records. Smaller groups cost time, since each column of a group
 takes as long as many rows. Larger ones cost memory, since readers hold a whole row group."""
@@ -24,7 +23,6 @@ _BATCH_ROWS = 8
 MAX_UNMERGED = 6
 """This many segments of a shard are left unmerged: those of an import of up to 300 MB."""
 _MERGED_AT_ONCE = 32
-"""The most segments that are merged in one step."""
 
 
 class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +46,6 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def make_segment_path(shard: int, others: Iterable[Segment]) -> str:
-    """The path of a new segment of a shard, given all segments of the folder."""
     number = 1 + max((segment.number for segment in others if segment.shard == shard), default=0)
     return f"shard-{shard:02d}/{number:06d}.parquet"
 
@@ -102,29 +99,17 @@ def read_table(path: Path, columns: Sequence[str]) -> Any:
 
 
 def read_keys(path: Path) -> list[str]:
-    """The keys of a segment's traces, in order."""
     return read_table(path, ["key"])["key"].to_pylist()
 
 
 def find_row(path: Path, key: str) -> SegmentRow | None:
-    """Record and tokens of the trace with that key in a segment; of the other rows, only the keys are read."""
-    import pyarrow.parquet as pq
-
-    keys = read_keys(path)
-    if key not in keys:
+    """Record and tokens of the trace with that key in a segment; of a segment without it, only the keys are read."""
+    if key not in read_keys(path):
         return None
-    at = keys.index(key)
-    with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-        for group in range(file.num_row_groups):
-            if at < (rows := file.metadata.row_group(group).num_rows):
-                table = file.read_row_group(group, ["record", "tokens"], use_threads=False)
-                return table.slice(at, 1).to_pylist()[0]
-            at -= rows
-    return None
+    return next(row for row in read_segment_rows(path, ["key", "record", "tokens"]) if row["key"] == key)
 
 
 def get_sort_key(row: SegmentRow) -> tuple[str, str]:
-    """The sort key of a segment's rows: task id and key."""
     return row["task_id"], row["key"]
 
 
@@ -134,10 +119,8 @@ def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
 
 
 def merge_segments(paths: Sequence[Path], out: Path) -> None:
-    """Merge segments into the file `out`. Many are merged in several steps, since each one is held open.
-
-    Two calls may run at the same time, since each writes under its own names.
-    """
+    """Merge segments into the file `out`. Many are merged in several steps, since each one is held open. Two calls may
+    run at the same time, since each writes under its own names."""
     steps: list[Path] = []
     while len(paths) > _MERGED_AT_ONCE:
         parts = [paths[first : first + _MERGED_AT_ONCE] for first in range(0, len(paths), _MERGED_AT_ONCE)]
@@ -154,16 +137,11 @@ def merge_segments(paths: Sequence[Path], out: Path) -> None:
 
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """Find the segments of one shard that should be merged: the first that has no more rows than all later ones
-    together, and everything after it. Empty if there is no such segment, or if there are so few segments that merging
-    would cost more time than it saves readers.
+    """The segments of one shard (given oldest first) that should be merged: the first that has no more rows than all
+    later ones together, and everything after it; none if there are few segments.
 
-    For example, of segments with 100, 8, 5 and 4 rows, the last three are merged. After that, each segment has more
-    rows than all later ones together, so a shard has few of them, and a small import does not rewrite the large
-    segments.
-
-    Args:
-        segments: All segments of imported traces of the shard, oldest first.
+    Of segments with 100, 8, 5 and 4 rows, the last three are merged. After that each segment has more rows than all
+    later ones together, so a shard has few, and a small import does not rewrite the large ones.
     """
     if len(segments) <= MAX_UNMERGED:
         return []
@@ -194,7 +172,6 @@ def make_row(trace: Trace, record: bytes, packed: bytes | None) -> SegmentRow:
 
 
 def make_schema() -> Any:
-    """The columns of a segment."""
     import pyarrow as pa
 
     text = [(name, pa.string()) for name in ("key", "id", "task_id", "group", "source", "license", "model")]
@@ -221,5 +198,4 @@ def report_damage(path: Path) -> Generator[None]:
 
 
 def choose_shard(task_id: str, shards: int) -> int:
-    """Number of the shard that a task belongs to."""
     return int.from_bytes(hashlib.blake2b(task_id.encode(), digest_size=8).digest(), "big") % shards

@@ -64,16 +64,10 @@ class TraceStore:
 
     @property
     def shards(self) -> list[int]:
-        """Numbers of the shards that contain traces, ascending."""
         return sorted({segment.shard for segment in self.manifest.segments})
 
     def read(self, shard: int | None = None, tasks: Callable[[str], bool] | None = None) -> Iterator[Trace]:
-        """Traces shard by shard, each in the order of (task id, key), regardless of when they were added.
-
-        Args:
-            shard: Only those of this shard.
-            tasks: Only those of the tasks whose id it accepts.
-        """
+        """Traces shard by shard (or of one), each in the order of (task id, key), of the tasks that `tasks` accepts."""
         for _, record, packed in self.read_records(shard, tasks):
             yield self._decode(record, packed)
 
@@ -89,11 +83,7 @@ class TraceStore:
                     yield row["key"], row["record"], row["tokens"]
 
     def get(self, key: str) -> Trace:
-        """The trace with that key, or the only one whose key or id begins with it.
-
-        Raises:
-            StoreError: there is none, or more than one.
-        """
+        """The trace with that key, or the only one whose key or id begins with it."""
         table = self.read_columns("key", "id")
         rows = [*zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True)]
         found = [r for r in rows if key in r] or [r for r in rows if r[0].startswith(key) or r[1].startswith(key)]
@@ -124,7 +114,6 @@ class TraceStore:
         return pa.concat_tables(tables) if tables else make_schema().empty_table().select(list(names))
 
     def compute_fingerprint(self) -> str:
-        """Digest of the names and bytes of all segments."""
         state = hashlib.blake2b(digest_size=16)
         for segment in sorted(self.manifest.segments, key=lambda s: s.path):
             state.update(segment.path.encode())
@@ -139,12 +128,8 @@ class TraceStore:
 
 
 def encode_row(trace: Trace) -> SegmentRow:
-    """Encode a trace that has its id as a row of a segment.
-
-    Raises:
-        msgspec.ValidationError: it is not a Trace; what cannot be read back is never written.
-        UnicodeEncodeError, TypeError, ...: it cannot be encoded.
-    """
+    """A trace that has its id as a row of a segment. What cannot be read back is an error (msgspec's,
+    UnicodeEncodeError, TypeError, ...) and never written."""
     bare, packed = token_arrays.pack(trace)
     record = encode_trace(bare)
     decode_trace(record)
@@ -152,7 +137,6 @@ def encode_row(trace: Trace) -> SegmentRow:
 
 
 def unpack_record(record: bytes, packed: bytes | None) -> Trace:
-    """The trace of a row's record and packed tokens."""
     trace = decode_trace(record)
     return token_arrays.unpack(trace, packed) if packed else trace
 
@@ -183,7 +167,6 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         _refuse_strangers(self.folder)
         self.made_folder = not self.folder.exists()
-        """Whether this writer made the folder."""
         self._stack.enter_context(only_writer(self.folder))
         try:
             self._open()
@@ -230,15 +213,11 @@ class TraceWriter:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """By key: why a finished attempt was not kept."""
         return {key: reason for reason, keys in self.manifest.left_out.items() for key in ungroup_keys(keys)}
 
     def seal(self, journal: Path) -> None:
         """Move the traces of a journal into segments of its run, and remove the journal. One that is damaged before its
-        end is kept under another name.
-
-        This may be interrupted at any point: the next call finds what is already sealed and adds nothing twice.
-        """
+        end is kept under another name. After an interrupt, the next call adds nothing twice."""
         index = JournalIndex(journal)
         for shard in sorted({choose_shard(task, self.manifest.shards) for task in index.tasks}):
             for trace in index.read_traces(lambda task, shard=shard: choose_shard(task, self.manifest.shards) == shard):
@@ -274,10 +253,6 @@ class TraceWriter:
         Returns:
             `new`, `present` (same key, same id), or for a known key with other content `conflict` (not taken) or
                 `replaced`.
-
-        Raises:
-            msgspec.ValidationError: it is not a Trace; what cannot be read back is never written.
-            UnicodeEncodeError, TypeError, ...: it cannot be encoded.
         """
         trace = add_trace_id(trace)
         added = self._compare(trace.key, trace.id, replace)
@@ -317,10 +292,7 @@ class TraceWriter:
 
     def checkpoint(self, run: str = "") -> None:
         """Write what was added into segments and list them, along with the manifest's other changes, in one rename.
-
-        Args:
-            run: For generated traces: their run, which has one segment per shard.
-        """
+        `run` is that of generated traces, which has one segment per shard."""
         self._write_manifest(removed=self._write_segments(run))
         self._waiting.clear()
         self._replaced.clear()
@@ -328,11 +300,7 @@ class TraceWriter:
 
     def compact(self, run: RunMerges | None = None) -> None:
         """Merge the small segments that checkpoints of imported traces leave behind, and list the merged ones in one
-        rename. What is merged depends only on the segments, so this may be interrupted at any point and done again.
-
-        Args:
-            run: Does the merges, perhaps in other processes; by default two threads of this process.
-        """
+        rename. What is merged depends only on the segments, so this may be interrupted at any point and done again."""
         segments = self.manifest.segments
         jobs: list[tuple[Sequence[Segment], str]] = []
         for shard in sorted({segment.shard for segment in segments}):
@@ -485,7 +453,6 @@ def _run_merges(merges: Sequence[tuple[list[Path], Path]]) -> None:
 
 
 def _move_aside(journal: Path) -> Path:
-    """Rename a journal so that it is not read again; returns its new name."""
     names = (journal.with_name(f"{journal.name}.damaged{n or ''}") for n in itertools.count())
     return journal.rename(next(name for name in names if not name.exists()))
 

@@ -43,7 +43,6 @@ def pack(trace: Trace) -> tuple[Trace, bytes | None]:
 
 
 def unpack(trace: Trace, packed: bytes) -> Trace:
-    """The trace with its token arrays."""
     import numpy as np
 
     def read_numbers(data: bytes, kind: str) -> tuple[Any, ...]:

@@ -60,8 +60,8 @@ from foretrace.dataset.shard_job import (
     build_shards,
 )
 from foretrace.dataset.statistical_gates import make_statistical_gates
-from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Engine, Pool
+from foretrace.engines.in_order import Job, jobs_at_once, run_in_order
 from foretrace.engines.processes import THIS_PROCESS
 
 _FEW_ROWS, _FEW_GROUPS = 50, 5
@@ -319,17 +319,16 @@ class _Builder:
 
     def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> ShardResult:
         built = ShardResult()
-        for _, result in self._run(pool, doing, build_shards, jobs):
+        for result in self._run(pool, doing, build_shards, jobs):
             built.add(result)
         return built
 
-    def _run(
-        self, pool: Pool | None, doing: str, function: Callable[..., Any], jobs: Sequence[Any]
-    ) -> Iterator[tuple[int, Any]]:
-        """Number and result of each job, as it finishes."""
+    def _run(self, pool: Pool | None, doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[Any]:
+        """The result of each job, in their order."""
         self._progress(doing, 0, len(jobs))
-        for done, numbered in enumerate(run_as_done(pool, function, [(job,) for job in jobs]), start=1):
-            yield numbered
+        results = run_in_order(pool, (Job(function, (job,), 1) for job in jobs), jobs_at_once(pool))
+        for done, result in enumerate(results, start=1):
+            yield result
             self._progress(doing, done, len(jobs))
 
     def _check_inputs(self, before: list[str]) -> Gate:
@@ -353,8 +352,7 @@ class _Builder:
         for file in built.files:
             by_job[file.job].append(file)
         calls += [partial(check_shards, job, by_job[job.number]) for job in jobs]
-        done = dict(self._run(pool, "checking", operator.call, calls))
-        results = [done[number] for number in range(len(calls))]
+        results = [*self._run(pool, "checking", operator.call, calls)]
         return results[len(self._selected) :], dict(zip(self._selected, results, strict=False))
 
     def _take_selected(self, name: str, selected: SelectionResult, built: ShardResult, known: Digests) -> Gate:

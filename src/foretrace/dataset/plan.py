@@ -97,8 +97,8 @@ def is_rechecked(task: str, seed: int, share: float) -> bool:
     return share >= 1 or hash_fraction("recheck", str(seed), task) < share
 
 
-Run = Callable[[str, Callable[..., Any], Sequence[Any]], Iterator[tuple[int, Any]]]
-"""(description, function, jobs) -> number and result of each job, as it finishes."""
+Run = Callable[[str, Callable[..., Any], Sequence[Any]], Iterator[Any]]
+"""(description, function, jobs) -> the result of each job, in their order."""
 
 
 class BuildPlan(NamedTuple):
@@ -138,12 +138,12 @@ def plan_build(
     written = write_benchmarks(problems, scratch)
     jobs = [msgspec.structs.replace(job, labels=str(scratch / f"labels-{job.number}")) for job in jobs]
     looking = [msgspec.structs.replace(job, benchmarks=str(written)) for job in jobs]
-    looked_at = (found for _, of_job in run("looking at traces", examine_shards, looking) for found in of_job)
+    looked_at = (found for of_job in run("looking at traces", examine_shards, looking) for found in of_job)
     selection = select_traces(make_trace_filters(settings, written), looked_at, scratch)
     splits, inputs, warnings = _plan_splits(stores, settings, selection)
     jobs = [msgspec.structs.replace(job, splits=splits, selection=selection) for job in jobs]
     inferred = InferredTools()
-    for _, found in run("looking for tools", infer_tools_of_shards, jobs) if selection.lacks_tools else ():
+    for found in run("looking for tools", infer_tools_of_shards, jobs) if selection.lacks_tools else ():
         inferred.merge(found)
     share = find_rechecked_share(inputs["traces"])
     jobs = [msgspec.structs.replace(job, inferred_tools=inferred, rechecked=share) for job in jobs]

@@ -94,8 +94,8 @@ class RowStream:
                 yield from (dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True))
 
 
-def _run(_doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    return enumerate(map(function, jobs))
+def _run(_doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[Any]:
+    return map(function, jobs)
 
 
 def _find_config(name: str, settings: BuildSettings) -> tuple[Recipe, Config]:

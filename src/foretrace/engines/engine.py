@@ -14,8 +14,6 @@ class Pool(Executor):
 
     workers: int
     """Most calls that run at once."""
-    helps: bool = False
-    """Whether the process that opened the pool works, too, in addition to these workers."""
 
 
 class PoolNeeds(TypedDict, total=False):
@@ -30,7 +28,7 @@ class PoolNeeds(TypedDict, total=False):
     small: bool
     """Workers do without pandas, which code from outside foretrace may need; the default."""
     helps: bool
-    """This process works, too (see `run_in_order` and `run_as_done`), and is one of the workers."""
+    """This process, which works too (see `run_in_order`), is one of the workers."""
     kept: str
     """What an error says about the work done before a worker was lost; by default `NOTHING_WRITTEN`."""
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from foretrace.engines.engine import Pool
+
 R = TypeVar("R")
 
 
@@ -39,32 +41,27 @@ class _Slot(Generic[R]):
         self.future = future
         """`None` for a job that this process does when the result is requested."""
         self.is_ours = False
-        """Whether this process has done it."""
+
+
+def jobs_at_once(pool: Pool | None) -> int:
+    """A capacity for jobs of weight 1: each worker has a second one ready, and this process one to do."""
+    return 1 if pool is None else 2 * pool.workers + 1
 
 
 def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -> Iterator[R]:
     """Results of the jobs, in their order. While the next result is not ready, this process does the last job that no
-    worker has begun. Without a pool, it does each job when its result is requested.
+    worker has begun. Without a pool, it does each job when its result is requested. What a job or `jobs` itself raises
+    comes after the results of the jobs before it.
 
     Args:
         capacity: Approximate total weight of the jobs in flight; a heavier job is streamed, if possible.
-
-    Raises:
-        Exception: what a job raises, or `jobs` itself, after the results of the jobs before it.
     """
     return map(_do_here, jobs) if pool is None else _Line(pool, jobs, capacity).finish_until(None)
 
 
 def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: int) -> None:
     """Let each stage take its jobs' results, one after the other, while jobs of later stages are done (`run_in_order`).
-
-    Args:
-        stages: Read ahead, like their jobs.
-        capacity: Total weight of the jobs in flight, of all stages together.
-
-    Raises:
-        Exception: what `take`, a job or `jobs` raises; what `stages` raises, once the stages before it are done.
-    """
+    Stages are read ahead like their jobs; `capacity` is for all of them together."""
     if pool is None:
         for stage in stages:
             stage.take(map(_do_here, stage.jobs))
@@ -79,7 +76,6 @@ def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: in
 
 
 _STAGE_END = Job(bool, (), 0, is_ours=True)
-"""Marks the end of a stage's jobs."""
 
 
 def _mark_stages(stages: Iterable[Stage[Any]], left: Container[int]) -> Iterator[Job[Any]]:
@@ -103,7 +99,6 @@ class _Line(Generic[R]):
     def __init__(self, pool: Executor, jobs: Iterable[Job[R]], capacity: int) -> None:
         self._pool = pool
         self._jobs: Iterator[Job[R]] | None = iter(jobs)
-        """`None` once all were taken."""
         self._capacity = capacity
         self._slots = deque[_Slot[R]]()
         self._weight = 0
@@ -147,7 +142,6 @@ class _Line(Generic[R]):
             yield self.finish_first()
 
     def drop_until(self, end: Job[Any]) -> None:
-        """Remove this job and those before it, done or not."""
         while self.fill():
             first = self._remove_first()
             if first.job is end:

@@ -27,7 +27,6 @@ _ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_FREE = 32 << 20
 """Free bytes at the end of the heap that a process keeps: memory that is given back has to be mapped again."""
 _is_tuned = False
-"""Whether this is foretrace's own process, whose memory settings were changed."""
 _NEW_OBJECTS = 10_000
 """Number of new objects after which Python searches for cycles again. Rows that are read and written have no cycles:
 searching as often as Python does by default (700) costs a tenth of an import. The attempts of a build and their steps
@@ -127,21 +126,21 @@ class Processes(NamedTuple):
     def open_pool(self, **needs: Unpack[PoolNeeds]) -> Generator[Pool | None]:
         """See `Engine`; all files are visible from here. The workers end at once when the block fails or when this
         process is gone, even by kill -9."""
-        useful, helps = needs.get("useful"), needs.get("helps", False)
+        useful = needs.get("useful")
         workers = self.workers if useful is None else min(self.workers, useful)
         if workers <= 1:
             yield None
             return
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        workers -= helps
+        workers -= needs.get("helps", False)
         start = theirs, needs.get("small", True)
         with (
             ours,
             theirs,
             _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=start) as pool,
         ):
-            pool.workers, pool.helps = workers, helps
+            pool.workers = workers
             try:
                 yield pool
             except BaseException as error:

@@ -34,12 +34,9 @@ from foretrace.engines.engine import NOTHING_WRITTEN, Pool, PoolNeeds
 from foretrace.engines.processes import prepare_worker, usable_cores
 
 _MAX_RETRIES = 5
-"""How often a task is run again if its worker or node died."""
 _PROBE_S = 120.0
-_AUTH_MODE = "RAY_AUTH_MODE"
 _CONNECT_S = 5.0
 _MAX_READS = 64
-"""Most files that each node is asked about."""
 _COMPARED_BYTES = 1 << 20
 
 
@@ -47,7 +44,6 @@ class RayTasks(NamedTuple):
     """The engine of a Ray cluster."""
 
     workers: int | None = None
-    """Most tasks at a time; `None` for as many as the cluster has cores."""
     address: str | None = None
     """Address for `ray.init` (`auto`, `HOST:PORT`, `ray://HOST:PORT`). `None` for `RAY_ADDRESS` or, if that is not set,
     a temporary Ray on this machine."""
@@ -76,7 +72,6 @@ class _Context(NamedTuple):
     """What a worker process takes over from this process before its first job."""
 
     folder: str
-    """The current folder, for relative paths."""
     modules: tuple[str, ...]
     """Search path for modules, including those of the user's sources or recipes."""
     small: bool
@@ -111,7 +106,6 @@ class _RayPool(ThreadPoolExecutor, Pool):
             self._running.remove(task)
 
     def cancel(self) -> None:
-        """Drop the calls that wait, and end the running tasks."""
         self.shutdown(wait=False, cancel_futures=True)
         for task in tuple(self._running):
             with contextlib.suppress(Exception):
@@ -127,7 +121,6 @@ def _run_job(context: _Context, call: bytes) -> Any:
 
 @functools.cache
 def _take_over(context: _Context) -> None:
-    """Set this process up like the one that submits the jobs."""
     with contextlib.suppress(OSError):  # paths may be absolute anyway
         os.chdir(context.folder)
     sys.path += [path for path in context.modules if path not in sys.path]
@@ -154,35 +147,14 @@ def _import_ray(module: str = "") -> Any:
 @contextlib.contextmanager
 def connect(address: str | None) -> Generator[Any]:
     """Ray, connected. Pools opened in the block share the connection, and the Ray that is started if there is no
-    cluster.
-
-    Raises:
-        UsageError: Ray is not installed, or there is no answer.
-    """
+    cluster."""
     address = address or os.environ.get("RAY_ADDRESS") or None
-    with _show_token(address):
-        ray, is_ours = _connect(address)
+    ray, is_ours = _connect(address)
     try:
         yield ray
     finally:
         if is_ours:
             ray.shutdown()
-
-
-@contextlib.contextmanager
-def _show_token(address: str | None) -> Generator[None]:
-    """While Ray is imported and connected to a cluster, let it send its token, if there is one. `ray start` makes a
-    cluster require the token if it finds one, but by default a driver does not send it."""
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or file.is_file()
-    if address in (None, "local") or _AUTH_MODE in os.environ or not has_token:
-        yield
-        return
-    os.environ[_AUTH_MODE] = "token"
-    try:
-        yield
-    finally:
-        del os.environ[_AUTH_MODE]
 
 
 def _connect(given: str | None) -> tuple[Any, bool]:
@@ -253,15 +225,8 @@ def _check_address(address: str | None) -> None:
 
 
 def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
-    """Compare each node of the cluster with this one before any work begins.
-
-    Args:
-        writes: Folders that all nodes must see; missing ones are created.
-        reads: Files or folders that all nodes must see as they are here; only some are checked.
-
-    Raises:
-        UsageError: a node has another version of foretrace, Python or pyarrow, or does not see a folder or file.
-    """
+    """Compare each node of the cluster with this one before any work begins: versions, folders to write (missing ones
+    are created), and some of the files to read."""
     of_folders = {path.parent: path for path in reads}  # one per folder
     shown = {str(path): path for path in [*of_folders.values()][:_MAX_READS]}
     marks = [make_own_name(folder / "seen-by-all-nodes") for folder in writes]
@@ -280,7 +245,6 @@ def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
 
 
 def _compare_nodes(shown: Mapping[str, Path]) -> None:
-    """Compare the nodes by their versions and by these files, each with the name that an error gives it."""
     ray = _import_ray()
     place_on: Any = _import_ray(".util.scheduling_strategies").NodeAffinitySchedulingStrategy
     probe: Any = ray.remote(num_cpus=0, max_retries=1)(_describe_node)
@@ -319,7 +283,6 @@ def _describe_node(folder: str, paths: Sequence[str]) -> tuple[dict[str, str], d
 
 
 def _describe_file(path: Path) -> str | None:
-    """A text that differs between two files; `None` if there is no file."""
     try:
         if path.is_dir():
             return "folder"

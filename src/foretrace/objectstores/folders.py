@@ -37,30 +37,20 @@ class WritableFile(NamedTuple):
     """A local file, and the function that publishes it once it is written."""
 
     path: Path | None
-    """`None` if no file was requested."""
     replaces: bool = False
     publish: Callable[[], None] = lambda: None
 
 
 @contextlib.contextmanager
 def open_traces_for_writing(place: Path | str, progress: ProgressFunc = ignore_progress) -> Generator[WritableFolder]:
-    """The traces folder itself, or a copy of one in an object store.
-
-    Raises:
-        StoreError: the store cannot be read or written, or another process is writing there. What is already there
-            stays complete.
-    """
+    """The traces folder itself, or a copy of one in an object store."""
     with _open_place(place) as (folder, objects):
         yield WritableFolder(folder, None if objects is None else _Publisher(objects, folder, progress).publish)
 
 
 @contextlib.contextmanager
 def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_progress) -> Generator[Path]:
-    """The traces folder itself, or a copy of one in an object store.
-
-    Raises:
-        StoreError: the store cannot be read, or there are no traces.
-    """
+    """The traces folder itself, or a copy of one in an object store."""
     with _open_place(place) as (folder, objects):
         if objects is not None:
             _download_current(objects, folder, progress)
@@ -72,12 +62,7 @@ def open_dataset_for_writing(
     place: Path | str, *, overwrite: bool = False, progress: ProgressFunc = ignore_progress
 ) -> Generator[WritableFolder]:
     """The dataset's folder itself, or a local folder for one in an object store, where an empty manifest reserves the
-    place. What is not published when the block ends is lost.
-
-    Raises:
-        BuildError: there is already something at the address.
-        StoreError: the store cannot be read or written.
-    """
+    place. What is not published when the block ends is lost."""
     with _open_place(place) as (folder, objects):
         if objects is None:
             yield WritableFolder(folder, None)
@@ -94,11 +79,7 @@ def open_dataset_for_writing(
 
 @contextlib.contextmanager
 def open_file_for_writing(place: Path | str | None) -> Generator[WritableFile]:
-    """The file itself, or a local file for one in an object store; publishing it replaces what is there.
-
-    Raises:
-        StoreError: the store cannot be read or written, or another process is writing there.
-    """
+    """The file itself, or a local file for one in an object store; publishing it replaces what is there."""
     if place is None:
         yield WritableFile(None)
         return
@@ -133,12 +114,8 @@ def _open_place(place: Path | str) -> Generator[tuple[Path, Objects | None]]:
 
 @contextlib.contextmanager
 def make_scratch(address: Address) -> Generator[Path]:
-    """A local folder that stands in for one in a store until the block ends. It is inside `TMPDIR`, and does not exist
-    yet. Errors that mention it show the address instead.
-
-    Raises:
-        UsageError: the address cannot be used as a folder name.
-    """
+    """A local folder (in `TMPDIR`, not there yet) that stands in for one in a store until the block ends. Errors that
+    mention it show the address instead."""
     if {".", "..", ""} & set(address.path.split("/")):
         raise UsageError(f"{address}: has an empty part or one of only dots; give a plain name")
     with tempfile.TemporaryDirectory(prefix="foretrace-", ignore_cleanup_errors=True) as top:
@@ -171,7 +148,6 @@ class _Publisher:
         self._data = stored.data.strip() if stored else b""
         """The manifest that is in the store."""
         self._segments: set[str] = set()
-        """The segments that it lists."""
         if self._data:
             self._segments = set(_download(objects, self._data, folder, progress))
         elif strangers := [name for name in names if not name.startswith(("shard-", _MANIFEST))]:
@@ -211,11 +187,8 @@ def _fence(objects: Objects, stored: StoredObject | None) -> str:
 
 
 def _download(objects: Objects, manifest: bytes, folder: Path, progress: ProgressFunc) -> list[str]:
-    """Download the manifest and its segments; returns the names of the segments.
-
-    Raises:
-        FileNotFoundError: a segment is missing.
-    """
+    """Download the manifest and its segments; returns the names of the segments. FileNotFoundError if one is
+    missing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _MANIFEST).write_bytes(manifest)
     names = [segment.path for segment in read_manifest(folder).segments]

@@ -28,7 +28,6 @@ _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "huggingface_hub", "httpx", "requests")
 """Modules whose errors are treated as errors of the store."""
 _WRONG_SETTINGS = ("ProfileNotFound", "PartialCredentialsError", "ConfigParseError", "ConfigNotFound", "NoRegionError")
-"""Errors that a retry would not fix."""
 
 
 class ChangedObjectError(StoreError):
@@ -71,10 +70,7 @@ class Objects:
 
     def put(self, name: str, data: bytes, *, instead_of: str | None) -> str:
         """Write an object in place of the given version (`None`: of no object); returns the new version.
-
-        Raises:
-            ChangedObjectError: a different version is there.
-        """
+        ChangedObjectError if a different version is there."""
         there = self.get(name)
         if (there and there.version) != instead_of:
             raise self._make_changed_error(name)
@@ -83,7 +79,6 @@ class Objects:
         return _digest(data)
 
     def list_names(self) -> list[str]:
-        """Names of all objects, sorted."""
         with self.report_errors("list"):
             try:
                 found: list[str] = self._files.find(self._locate(""))
@@ -93,11 +88,8 @@ class Objects:
         return sorted(name.removeprefix(start) for name in found if name.startswith(start))
 
     def upload(self, folder: Path, names: Sequence[str], watch: Callable[[], None] = lambda: None) -> None:
-        """Upload local files; `watch` is called as each one is done.
-
-        Raises:
-            ChangedObjectError: another object with that name already exists.
-        """
+        """Upload local files; `watch` is called as each one is done. ChangedObjectError if another object has that
+        name."""
         self._do_each("write", lambda name: self._send(folder / name, name), names, watch)
 
     def _send(self, path: Path, name: str) -> None:
@@ -111,11 +103,7 @@ class Objects:
                 raise self._make_changed_error(name) from None
 
     def download(self, names: Sequence[str], folder: Path, watch: Callable[[], None] = lambda: None) -> None:
-        """Copy objects to local files.
-
-        Raises:
-            FileNotFoundError: one of them is missing.
-        """
+        """Copy objects to local files. FileNotFoundError if one of them is missing."""
 
         def fetch(name: str) -> None:
             path = folder / name
@@ -141,8 +129,6 @@ class Objects:
         watch: Callable[[], None] = lambda: None,
         absent: type[Exception] | None = None,
     ) -> None:
-        """Call the function for each name, several at a time."""
-
         def do(name: str) -> None:
             with self.report_errors(doing, name, absent=absent):
                 function(name)
@@ -165,11 +151,8 @@ class Objects:
 
     @contextlib.contextmanager
     def report_errors(self, doing: str, name: str = "", *, absent: type[Exception] | None = None) -> Generator[None]:
-        """Turn any error of the store or its library into a one-line `StoreError`.
-
-        Args:
-            absent: What to raise if there is no such object or bucket; by default also a `StoreError`.
-        """
+        """Turn any error of the store or its library into a one-line `StoreError`; `absent` is raised if there is no
+        such object."""
         place = self._locate(name)
         try:
             yield
@@ -225,11 +208,6 @@ class S3Objects(Objects):
 
 
 def open_objects(place: Address) -> Objects:
-    """The objects under an address.
-
-    Raises:
-        UsageError: the library for such addresses is not installed.
-    """
     return S3Objects(place) if place.scheme == "s3" else Objects(place)
 
 

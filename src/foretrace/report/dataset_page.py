@@ -128,7 +128,6 @@ def write_dataset_page(
 def _read_config(
     dataset: Path, config: Config, manifest: dict[str, Any], limit: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The first rows of each split, which `build` has shuffled."""
     for split in SPLITS:
         paths = [dataset / name for name in manifest["configs"][config.name].get(split, {}).get("files", ())]
         try:
@@ -189,7 +188,6 @@ class Guesses:
             warnings.warn(ForetraceWarning(what), stacklevel=2)
 
     def describe(self) -> dict[str, Any]:
-        """The file as a whole, after all rows were compared; `confusion` has gold, guess and count."""
         return {
             "name": Path(self.file.path).name,
             "predictor": self.file.predictor,

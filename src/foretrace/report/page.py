@@ -47,7 +47,6 @@ class Page:
     chunk_bytes = 1_000_000
     """Approximate size of a piece that is loaded on demand."""
     limit: float = math.inf
-    """Most bytes of data."""
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
         """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
@@ -68,14 +67,12 @@ class PagePieces:
         self._page, self._name = page, name
         self._waiting: list[msgspec.Raw] = []
         self._rows: list[dict[str, Any]] = []
-        """The lines of the values that wait."""
         self._bytes = 0
         self._left_out: list[dict[str, Any]] = []
         self.number = 0
 
     @property
     def place(self) -> int:
-        """Position of the next value in its piece."""
         return len(self._waiting)
 
     def add(self, value: Any, row: dict[str, Any]) -> None:
@@ -88,7 +85,6 @@ class PagePieces:
             self._flush()
 
     def finish(self) -> list[dict[str, Any]]:
-        """The lines of the values that did not fit into the page."""
         self._flush()
         return self._left_out
 
@@ -185,11 +181,7 @@ def encode_json(value: Any) -> str:
 
 
 def make_data_script(name: str, value: Any) -> str:
-    """A script that passes `value` to the page under `name`.
-
-    The JSON is one string that the page parses: keys such as `__proto__` have no special meaning then, and it is faster
-    than parsing a script.
-    """
+    """A script that passes `value` to the page, as one string of JSON: `__proto__` has no special meaning then."""
     return f"foretrace.take('{name}', '{_replace(encode_json(value), _IN_SCRIPT)}');\n"
 
 
@@ -206,7 +198,6 @@ def _replace(text: str, escapes: dict[str, str]) -> str:
 
 
 def read_asset(name: str) -> str:
-    """A file that ships with the package."""
     return files("foretrace.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 

@@ -50,15 +50,12 @@ _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_sta
 _NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
 """The same, after a line with a title; the task's first line is its headline."""
 _HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
-"""The mark of a Markdown heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
 """The end of a marked task's headline: an empty line, or Markdown marks."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
-"""Beginnings of placeholders for secrets."""
 
 
 def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: ProgressFunc) -> PageCounts:
-    """Put everything that a page of traces shows into `page`."""
     index = _TraceIndex()
     total = sum(len(store.read_columns("key")) for store in stores)
     if _ROW_BYTES * total > page.limit:
@@ -142,7 +139,6 @@ def describe_trace(
 
 
 def _describe_tokens(sampled: Sampled) -> list[Any]:
-    """Tokens of a message: their number, mean logprob, number of prompt tokens, first ids, first logprobs."""
     logprobs = [
         round(max(value, _LOWEST_LOGPROB), 2) if value == value else _LOWEST_LOGPROB for value in sampled.logprobs
     ]
@@ -168,8 +164,7 @@ def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> 
 
 
 def _add_turns(turns: list[list[list[float]]], trace: Trace, times: Sequence[StepTimes]) -> None:
-    """Add a trace to the number and the sum, by turn, of tokens written, model seconds and tool seconds, each over the
-    attempts for which it is known; the first pair counts the attempts."""
+    """Add a trace to the count and the sum, by turn, of attempts, tokens written, model seconds and tool seconds."""
     for turn, step in enumerate(times[:_MAX_TURNS]):
         if turn == len(turns):
             turns.append([[0, 0] for _ in range(4)])
@@ -181,7 +176,6 @@ def _add_turns(turns: list[list[list[float]]], trace: Trace, times: Sequence[Ste
 
 
 def _describe_turn(attempts: list[float], *sums: list[float]) -> list[float | None]:
-    """How many attempts have the turn, and the means."""
     return [attempts[0], *(round(total / known, 4) if known else None for known, total in sums)]
 
 
@@ -195,7 +189,6 @@ class _TraceIndex:
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._texts: dict[str, dict[str, int]] = {}
-        """Kind -> text -> its number."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -208,12 +201,8 @@ class _TraceIndex:
         times: Sequence[StepTimes],
         place: dict[str, int],
     ) -> dict[str, Any]:
-        """Add a trace; returns its row.
-
-        Args:
-            place: `run`, the number of its traces folder; `chunk`, that of the piece that holds its messages; `place`,
-                its position in that piece.
-        """
+        """Add a trace; returns its row. `place` says which traces folder, piece and position in it hold its
+        messages."""
         origin, outcome = trace.provenance, trace.outcome
         calls = [call for message in trace.messages for call in message.tool_calls]
         actions = Counter(str(label.action) for label in labels if label.action is not None)
@@ -260,12 +249,10 @@ class _TraceIndex:
         return row
 
     def make_chunks(self) -> list[dict[str, list[Any]]]:
-        """The columns of every `ROWS_PER_CHUNK` traces."""
         parts = [self._rows[at : at + ROWS_PER_CHUNK] for at in range(0, len(self._rows), ROWS_PER_CHUNK)]
         return [{name: [row[name] for row in rows] for name in rows[0]} for rows in parts]
 
     def list_texts(self) -> dict[str, list[str]]:
-        """Kind -> texts, in the order of their numbers."""
         return {kind: list(numbers) for kind, numbers in self._texts.items()}
 
 

@@ -29,7 +29,6 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """The result of `view`."""
 
     page: str
-    """The file to open in a browser."""
     kind: Literal["traces", "dataset"]
     listed: int
     """Traces, or rows of a dataset, in the lists."""
@@ -42,19 +41,9 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 def write_view(
     inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc, tokenizer: Any = None
 ) -> ViewReport:
-    """Write a page that shows the inputs; `make_page` returns an empty one.
-
-    Args:
-        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions and any number of
-            results of `score` and `replay` (NAME.json).
-        tokenizer: For a dataset, or the folder of one: rows are also shown as its chat template renders them.
-
-    Raises:
-        UsageError: inputs that cannot be combined.
-        StoreError: they cannot be read, or the page cannot be written.
-        PredictionError: a file of predictions cannot be read.
-        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
-    """
+    """Write a page that shows one or two traces folders; or a dataset with files of predictions, and results of `score`
+    and `replay`. `make_page` returns an empty page; with a tokenizer, rows are also shown as its template renders
+    them."""
     datasets = [path for path in inputs if is_dataset(path)]
     results = [path for path in inputs if path.suffix.lower() == ".json" and path.is_file()]
     predictions = [path for path in inputs if path not in (*datasets, *results)]
@@ -63,11 +52,6 @@ def write_view(
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
-        if path.suffix == ".csv" or (path.suffix == ".parquet" and not datasets):
-            raise UsageError(
-                f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
-                "predictions for them"
-            )
     if tokenizer is not None and not datasets:
         raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if datasets or any(path.is_file() for path in inputs):

@@ -131,7 +131,6 @@ def _import_sources(
     importing: dict[str, Any],
     progress: ProgressDisplay,
 ) -> list[dict[str, Any]]:
-    """Import sources into one folder; returns a report of each import."""
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
     from foretrace.engines.processes import release_memory
@@ -175,18 +174,12 @@ def _parse_limits(texts: Sequence[str], sources: Sequence[str]) -> dict[str, int
 
 def _parse_source(text: str) -> tuple[str, str]:
     """Name and file of a source: `swe_smith:tool`, `chat=rows.jsonl`."""
-    from foretrace.core.plugins import plugin_names
     from foretrace.registry import AUTO, make_source, split_source
 
-    given, equals, path = text.partition("=")
+    if Path(text).is_file():
+        raise UsageError(f"{text}: is a file; name a traces folder, or the file's source: SOURCE={text}")
+    given, _, path = text.partition("=")
     name, _ = split_source(given)
-    if equals and not path:
-        raise UsageError(f"{text!r}: no file behind the equals sign")
-    known = [AUTO, *plugin_names("source")]
-    if ":" not in name and name not in known:
-        if Path(text).is_file():
-            raise UsageError(f"{text}: is a file; name a traces folder, or the file's source: SOURCE={text}")
-        raise UsageError(f"{text!r} is neither a traces folder nor a source ({', '.join(known)}, or module:Class)")
     if name != AUTO:
         make_source(name)
     return given, path

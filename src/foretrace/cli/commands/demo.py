@@ -152,7 +152,6 @@ def _import_samples(output: Output, traces: Path) -> dict[str, Counter[str]]:
 
 
 def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[str, ScoreReport]:
-    """How good predictors are that cost nothing; their guesses are written to a folder."""
     from foretrace.api.evaluation import predict
     from foretrace.evaluation.score import score
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -77,29 +78,21 @@ def _check_calls(output: Output, check: str, manifest: Path | None, allow: Seque
 
     seen = None if manifest is None else read_manifest(manifest)
     if check != "-":
-        output.show(check_call(*_read_call(check), manifest=seen, allow=allow))
+        output.show(check_call(_read_call(check), manifest=seen, allow=allow))
         return
     output.json = True
     for line in sys.stdin:
         try:
-            output.show(check_call(*_read_call(line), manifest=seen, allow=allow))
+            output.show(check_call(_read_call(line), manifest=seen, allow=allow))
         except UsageError as error:
             output.write_json({"error": str(error)})
 
 
-def _read_call(text: str) -> tuple[str, str]:
-    """Name and arguments, as JSON text, of a call that is written as JSON.
-
-    Raises:
-        UsageError: it is not.
-    """
-    try:
-        call = json.loads(text)
-        name, arguments = call["name"], call.get("arguments", {})
-        arguments = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise UsageError(f'{text.strip()[:80]!r} is not a call: write {{"name": ..., "arguments": {{...}}}}') from None
-    return str(name), arguments
+def _read_call(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(call := json.loads(text), dict):
+            return call
+    raise UsageError(f'{text.strip()[:80]!r} is not a call: write {{"name": ..., "arguments": {{...}}}}')
 
 
 def predict(output: Output, dataset: Path, *, out: Path, **settings: Any) -> None:

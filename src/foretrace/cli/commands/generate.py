@@ -152,7 +152,6 @@ def check_problems(
 async def _judge_in_sandbox(
     problems: Sequence[Problem], sandbox: Sandbox, workers: int, progress: ProgressDisplay, doing: str
 ) -> tuple[list[ProblemResult], Isolation]:
-    """Judge the reference and an empty answer of every problem; also returns how well the code was isolated."""
     from foretrace.episodes.validate import judge_problems
 
     async with sandbox:
@@ -163,7 +162,6 @@ async def _judge_in_sandbox(
 
 
 def _make_task_result(rewards: TaskRewards) -> ProblemResult:
-    """The result of a Harbor task: a reward of 1 passes."""
     from foretrace.core.problem import Problem
     from foretrace.episodes.validate import Fault, ProblemResult
 

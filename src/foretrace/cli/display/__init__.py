@@ -29,11 +29,9 @@ _SHOWN_BY = {
     "VerifyReport": "score.show_verified",
     "ViewReport": "traces.show_view",
 }
-"""The module and function that print a report, by its class."""
 
 
 def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
-    """Print a report."""
     module, _, function = _SHOWN_BY[type(report).__name__].partition(".")
     getattr(importlib.import_module(f"foretrace.cli.display.{module}"), function)(output, report, *inputs, **how)
 

@@ -92,7 +92,6 @@ def _write_arguments(out: Path, configs: dict[str, dict[str, Any]]) -> str:
 
 
 def show_actions(output: Output, actions: dict[str, int]) -> None:
-    """Print the distribution of the nine actions, in their order, with a bar for each."""
     total, most = sum(actions.values()), max(actions.values(), default=0)
     output.print_table(
         ("action", "steps", "share", ""),
@@ -109,7 +108,6 @@ def show_actions(output: Output, actions: dict[str, int]) -> None:
 
 
 def show_labels(output: Output, report: LabelReport) -> None:
-    """Print what was labeled, and where the labels and the uncertain steps are."""
     from foretrace.core.files import describe_output
 
     show_actions(output, report.actions)
@@ -135,7 +133,6 @@ def show_labels(output: Output, report: LabelReport) -> None:
 
 
 def show_pushed(output: Output, pushed: PushReport) -> None:
-    """Print what was pushed, or would be pushed."""
     rows: list[tuple[Cell, ...]] = []
     for one in pushed:
         what = "is there already" if one.skipped else "would push" if one.commit is None else "pushed"
@@ -147,7 +144,6 @@ def show_pushed(output: Output, pushed: PushReport) -> None:
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:
-    """Print the action distribution of each split; returns the splits."""
     splits = list(actions) or ["train", "validation", "test"]
     names = list(dict.fromkeys(name for split in splits for name in actions.get(split, {})))
     totals = {split: sum(actions.get(split, {}).values()) for split in splits}
@@ -169,7 +165,6 @@ def _row_count(entry: Any) -> int | None:
 
 
 def _show_counts(output: Output, title: str, counts: dict[str, Any]) -> None:
-    """Print the counts that are not zero."""
     lines: list[str] = []
     for name, count in counts.items():
         parts = {key: value for key, value in count.items() if value} if isinstance(count, dict) else {"": count}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from foretrace.episodes.validate import Fault, ValidationReport
 
 _MAX_ERROR_KINDS = 2
-"""Most kinds of errors named in the line of progress."""
 
 
 class StatusDisplay:
@@ -30,7 +29,6 @@ class StatusDisplay:
         self._output, self._progress = output, progress
         self._started = False
         self.failure_report: GenerateReport | None = None
-        """The report of a run that was ended by a failure."""
 
     def on_failure(self, report: GenerateReport) -> None:
         self.failure_report = report
@@ -71,7 +69,6 @@ def describe_progress(status: RunProgress) -> str:
 
 
 def _describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
-    """What a model server can do, and why it cannot do the rest, one line each."""
     does = [name for name in CAPABILITY_NAMES if capabilities.get(name)]
     context, reasons = capabilities.get("context_length"), capabilities.get("reasons", {})
     first = f"the model server does: {', '.join(does) or 'none of the extras'}"
@@ -80,7 +77,6 @@ def _describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
 
 
 def show_report(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
-    """Print the report of a run."""
     counts = report.counts
     for path in report.damaged:
         output.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is sealed, and it is kept")
@@ -168,7 +164,6 @@ _FAULT_TEXTS = {
 
 
 def show_check(output: Output, checked: ValidationReport, isolation: Isolation) -> None:
-    """Print the counts of a check and the faults it found."""
     with_reference = checked.problems - checked.without_reference
     output.print_fields(
         [
@@ -214,7 +209,6 @@ def _make_fault_rows(faults: Sequence[Fault]) -> Iterator[tuple[Cell, ...]]:
 
 
 def verdict(checked: ValidationReport) -> str:
-    """One line that names the faults and their problems."""
     parts: list[str] = []
     for fault, text in _FAULT_TEXTS.items():
         names = list(dict.fromkeys(f.problem for f in checked.faults if f.kind == fault))
@@ -239,7 +233,6 @@ _LOGPROBS = {
 
 
 def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
-    """Print the facts of a sandbox: level, limits, speed, guards, and how to turn on guards that are off."""
     limits = facts["limits"]
     memory = f"{limits['memory_mb']:,} MiB" if limits["memory_mb"] else "an unknown amount"
     rows: list[tuple[str, Cell]] = [
@@ -274,7 +267,6 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
 
 
 def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:
-    """Print what was found out about a model; `max_tokens` is the limit of its replies."""
     notes: list[tuple[str, Cell]] = list(report.notes.items())
     output.print_fields([("model", report.model), ("endpoint", report.endpoint or "in this process"), *notes])
     if report.capabilities is not None:

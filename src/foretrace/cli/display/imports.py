@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 _OUTCOMES = (("true", "success"), ("false", "failed"), ("unknown", "unknown"))
 _MAX_FILES = 5
-"""Most unrecognized files that are shown."""
 _NO_DATA = ("text", "empty", "binary")
 """How the description of a file begins that is hardly an agent's; such files are shown last."""
 _MAX_TYPES = 12
 
 
 def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
-    """The report as one JSON object."""
     counts, found = report.total.counts, report.found
     facts = {
         "input": label,
@@ -69,7 +67,6 @@ def _source_facts(report: SourceReport) -> dict[str, Any]:
 
 
 def show_import(output: Output, report: ImportReport, label: str = "", out: Path | None = None) -> None:
-    """Print what an import did."""
     _note_gaps(output, report)
     counts = report.total.counts
     note_redactions(output, counts)
@@ -117,7 +114,6 @@ def show_import(output: Output, report: ImportReport, label: str = "", out: Path
 
 
 def _note_gaps(output: Output, report: ImportReport) -> None:
-    """Note what was dropped, left unknown, or not read."""
     for reason, examples in sorted(report.render_examples(write_flag).items()):
         for example in examples if report.found is None else examples[:1]:
             output.note(f"dropped, {reason}: {example}")
@@ -155,7 +151,6 @@ def _note_gaps(output: Output, report: ImportReport) -> None:
 
 
 def note_redactions(output: Output, counts: TraceCounts) -> None:
-    """Note what was redacted in traces, by type, or that they were not checked."""
     if counts.redacted:
         found = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.redacted.items()))
         output.note(f"taken out of the traces: {found}")
@@ -167,7 +162,6 @@ def note_redactions(output: Output, counts: TraceCounts) -> None:
 
 
 def _show_sources(output: Output, report: ImportReport, found: FoundFiles) -> None:
-    """Print one line for each source that read files, and the files that none of them reads."""
     reasons = {file.source: file.reason for file in reversed(found.files)}
     rows = [(name, *_list_result(own), reasons.get(name, "")) for name, own in sorted(report.sources.items())]
     if len(rows) > 1:
@@ -209,7 +203,6 @@ def _list_types(found: Counter[str]) -> str:
 
 
 def sum_import(report: ImportReport) -> str:
-    """The outcomes of all rows, as a sum."""
     optional = ((report.replaced, "replaced"), (report.grown, "grown"), (report.before_since, "too old"))
     more = "".join(f" + {count:,} {what}" for count, what in optional if count)
     before = f" + {report.dropped_before:,} dropped before" if report.dropped_before else ""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from foretrace.evaluation.verify import VerifyReport
 
 _ROWS = 10
-"""Most rows of a table that are shown; `--json` has all."""
 _FEW_GROUPS = 10
 """With fewer groups than this, bootstrap intervals are too narrow."""
 _DECISIVE = (
@@ -69,8 +68,6 @@ def warn_few_groups(output: Output, groups: int) -> None:
 
 
 def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]], groups: int | None = None) -> None:
-    """Print the main figures, one line per predictor; with a single group there are no intervals."""
-
     def write(row: ScoreRow | None) -> str:
         if row is None:
             return "-"
@@ -87,7 +84,6 @@ def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]], 
 
 
 def show_references(output: Output, references: References) -> None:
-    """Print the table of main figures of each predictor."""
     show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
 
 
@@ -154,7 +150,6 @@ def _describe_calibration(calibration: Calibration) -> str:
 
 
 def _show_records(output: Output, title: str, rows: Sequence[msgspec.Struct], most: int | None) -> None:
-    """Print a table with a column per field."""
     if not rows:
         return
     names = rows[0].__struct_fields__
@@ -255,7 +250,6 @@ def write_difference(each: ScoreRow, tasks: int) -> str:
 
 
 def show_pair_scores(output: Output, report: PairReport, scores: Path | None = None) -> None:
-    """Print how often the right action of a pair is preferred, by family."""
     name = report.verifier or (scores.name if scores is not None else "this file")
     output.print((f"{name} on {report.rows:,} test pairs", "bold"))
     output.print()
@@ -271,7 +265,6 @@ def show_pair_scores(output: Output, report: PairReport, scores: Path | None = N
 
 
 def show_verified(output: Output, report: VerifyReport) -> None:
-    """Print what was scored, what was not and why, and what to type next."""
     output.print((f"{report.verifier} scored {report.rows:,} {report.what}: {report.scored:,} scores", "bold"))
     left_out = {
         "of an earlier run": report.already_done,
@@ -295,7 +288,6 @@ def show_verified(output: Output, report: VerifyReport) -> None:
 
 
 def show_predictions(output: Output, report: PredictReport) -> None:
-    """Print what was predicted, and a line per kind of fault. Rows without a guess count as wrong in `score`."""
     latency = report.latency_s
     speed = f"; {1000 * latency['p50']:.1f} ms a row (p95 {1000 * latency['p95']:.1f})" if latency else ""
     learned = f"; trained on {count_things(report.learned_rows, 'train row')}" if report.learned_rows else ""

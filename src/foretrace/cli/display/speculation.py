@@ -23,9 +23,7 @@ _ROWS = 10
 """Most rows of a table that are shown; `--json` has all."""
 _DEPTHS = ("2", "3", "5")
 _ROW_DEPTH = "3"
-"""The depth shown in the rows of a table."""
 _LONGEST = 3
-"""Most calls timed by time stamps that are named."""
 _HELD_BY = {
     "pure": "pure: only reads",
     "forkable": "forkable: tests, builds, edits, in a fork",
@@ -76,7 +74,6 @@ def describe_assumed(assumed: AssumedTimes | None, count: int) -> list[str]:
 
 
 def _ask_for_times(report: CeilingReport | ReplayReport, what: str, assumed: AssumedTimes | None) -> str:
-    """Why there is no verdict, and what to do about it."""
     known = f"{report.known_steps:,} of {report.steps:,} {what}"
     want = TO_RECORD[next(iter(report.unknown_steps))] if report.unknown_steps else "the times of model and tools"
     assume = "" if assumed is not None else "; or assume them: --assume-times tracelab"
@@ -84,7 +81,6 @@ def _ask_for_times(report: CeilingReport | ReplayReport, what: str, assumed: Ass
 
 
 def summarize_ceiling(report: CeilingReport) -> str:
-    """What can be saved at most, in one sentence."""
     if not report.steps:
         return "unknown: there is no step of a model in these traces"
     if report.verdict == "unknown" or not report.wall_s:
@@ -112,7 +108,6 @@ def show_ceiling(output: Output, report: CeilingReport) -> None:
 
 
 def _describe_times(report: CeilingReport) -> Iterator[str]:
-    """Where the time goes, and what is assumed, unknown or uncertain about it."""
     parts = (
         (report.model_s, "the model's"),
         (report.tool_s, "the tools'"),
@@ -246,7 +241,6 @@ def _describe_guesses(report: ReplayReport) -> Iterator[str]:
 
 
 def _show_replay_tables(output: Output, report: ReplayReport) -> None:
-    """Print times per task, and a row for each threshold; the current one is marked."""
     tasks = report.per_task
     per_task = (
         ("without guesses", tasks.base_s, write_time),
@@ -269,7 +263,6 @@ def _show_replay_tables(output: Output, report: ReplayReport) -> None:
 
 
 def show_live(output: Output, report: SpeculationReport) -> None:
-    """What speculation gave in a run: its calls by action type, and a sentence."""
     head = ("speculation", "calls", "hits", "hidden", "of the time", "begun early", "used", "for nothing", "CPU")
     rows: list[tuple[Cell, ...]] = [
         (
@@ -297,7 +290,6 @@ def _summarize_live(report: SpeculationReport) -> str:
 
 
 def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = None, *, replaced: bool = False) -> None:
-    """Print the most frequent tools and patterns, and where the file is."""
     rows: list[tuple[Cell, ...]] = []
     for tool in manifest.tools:
         rows.append(_make_effect_row(tool.tool, tool))
@@ -326,6 +318,5 @@ def _make_effect_row(name: str, evidence: EffectEvidence) -> tuple[Cell, ...]:
 
 
 def show_checked_call(output: Output, checked: CheckedCall) -> None:
-    """Print whether a call may run ahead, and why."""
     seen = f"; seen {checked.calls:,} times: {checked.evidence}" if checked.evidence else ""
     output.print(f"{'may' if checked.may_run_ahead else 'may not'} run ahead: {checked.effect}{seen}")

@@ -34,7 +34,6 @@ _SUCCESS = {True: ("success", "green"), False: ("failed", "red"), None: ("outcom
 
 
 _FIRST_WORDS = 60
-"""Most characters of the first words shown in the list."""
 _MADE_ID = re.compile(r"(?:\w+:)?[0-9a-f]{16}")
 """A task id made from the task's text, which means nothing to a person."""
 
@@ -44,7 +43,6 @@ _TEXT, _ARGUMENT, _OBSERVATION = (6, 2), (12, 4), (6, 4)
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """The fields of a trace in the list."""
     origin, outcome = trace.provenance, trace.outcome
     folder = trace.extra.get("cwd")
     group = trace.task.group if trace.task.group != trace.task.id else None
@@ -91,7 +89,6 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
 
 
 def show_export(output: Output, report: ExportReport) -> None:
-    """Print what was exported, which traces were dropped, what others lost, and where the file is."""
     from foretrace.exports.base import describe_losses
 
     read = "problems" if report.format == "harbor-tasks" else "traces"
@@ -111,7 +108,6 @@ def show_export(output: Output, report: ExportReport) -> None:
 
 
 def show_scrubbed(output: Output, report: ScrubReport) -> None:
-    """Print what was redacted in traces."""
     output.print_fields(
         [
             ("traces", report.traces),
@@ -127,7 +123,6 @@ def show_scrubbed(output: Output, report: ScrubReport) -> None:
 
 
 def show_view(output: Output, report: ViewReport) -> None:
-    """Print what a page shows, and where it is."""
     page = Path(report.page)
     files = page.parent.rglob("*") if page.name == "index.html" else [page]
     left_out = {"left out": report.left_out, "not readable": report.unreadable}
@@ -142,7 +137,6 @@ def show_view(output: Output, report: ViewReport) -> None:
 
 
 def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None = None) -> dict[str, Any]:
-    """The trace and its labels (or those of one step) as one JSON object."""
     labels = _label(trace, corrections)
     flags = flag_trace(trace)
     if step is None:
@@ -240,7 +234,6 @@ class _MessagePrinter:
         self._output, self._full, self._flags, self._explain = output, full, flags, explain
 
     def step(self, message: Message, index: int, label: StepLabel | None) -> None:
-        """Print an assistant message: label, thought, calls."""
         title = (str(label.action), "bold cyan") if label and label.action else ("not a step", "dim")
         rule = f"  {label.rule}, {label.effect}, state {label.state_version}" if label else ""
         failed = "  failed" if label and label.failed else ""
@@ -265,7 +258,6 @@ class _MessagePrinter:
             self._call(call)
 
     def message(self, message: Message, indent: str, excerpt: tuple[int, int]) -> None:
-        """Print any other message."""
         self._block(message.content or "(empty)", indent, excerpt, "red" if message.is_error else "")
         self._parts(message)
 
