@@ -11,7 +11,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import TextEncoding
-from foretrace.encodings.json_arguments import encode_json, try_decode
+from foretrace.encodings.json_arguments import encode_json
 
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
 _ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
@@ -130,9 +130,6 @@ def _render_editor_line(arguments: dict[str, Any]) -> str:
     words = [_EDITOR, *(shlex.quote(str(arguments[k])) for k in ("command", "path") if k in arguments)]
     for key in (*_EDITOR_SLOTS, *(k for k in arguments if k not in (*_EDITOR_SLOTS, "command", "path"))):
         value = arguments.get(key)
-        if key == "view_range" and isinstance(value, str) and value.startswith("["):
-            listed = try_decode(value)
-            value = value if listed is None else listed
         if value is None:
             words.append("")
         else:
