@@ -95,7 +95,7 @@ def test_a_quoted_tag_is_no_call(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}", f"A ` stays open.\n\n{ADD}",
+        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}", f"A ` stays open.\n\n{ADD}\n\nAs does `",
         f'It is "sure"{ADD}', f"<search>x</search>\n{ADD}",
     ],
 )  # fmt: skip
@@ -211,6 +211,7 @@ def test_brackets_in_what_is_typed() -> None:
     assert read(WEB_FENCE, text) == [
         ("type", {"element": "89", "text": "limit (x) [0, 1] as x->0", "press_enter": "1"})
     ]
+    assert read(WEB_FENCE, "```stop [a [0] [1]]```") == [("stop", {"answer": "a [0] [1]"})]
     assert read(WEB_FENCE, "```go_back```") == [("go_back", {})]
     assert read(WEB_FENCE, "```\nls [12]\n```") == []
 
