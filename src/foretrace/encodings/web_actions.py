@@ -46,7 +46,8 @@ def _name_values(verb: str, brackets: str) -> dict[str, str]:
     names = WEB_VERBS[verb] or ("input",)
     if not brackets:
         return {}
-    return dict(zip(names, _BETWEEN.split(brackets[1:-1], len(names) - 1), strict=False))
+    cuts = len(names) - 1 or -1  # to `split`, 0 means any number
+    return dict(zip(names, _BETWEEN.split(brackets[1:-1], cuts), strict=False))
 
 
 def _write_fence(call: ToolCall) -> str:
