@@ -68,7 +68,6 @@ def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.M
 
 
 def _parse_tool_line(line: str) -> ToolCall | None:
-    """Parse `submit` or a line of the editor; `None` for any other line."""
     words = split_words(line)
     if words == ["submit"]:
         return ToolCall(name="submit", arguments="{}")
@@ -115,7 +114,6 @@ def split_words(line: str) -> list[str] | None:
 
 
 def _parse_value(key: str, values: list[str]) -> Any:
-    """Parse the words of one argument, as numbers if the editor takes them."""
     if key not in _NUMBER_SLOTS:
         return values[0]
     try:
