@@ -95,7 +95,8 @@ def test_a_quoted_tag_is_no_call(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}", f"A ` stays open.\n\n{ADD}\n\nAs does `",
+        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}",
+        f"A ` stays open.\n\n{ADD}\n\nAs does `",
         f'It is "sure"{ADD}', f"<search>x</search>\n{ADD}",
     ],
 )  # fmt: skip

@@ -1,8 +1,7 @@
 """The same reward for the same answer, wherever it is given: in episodes, and in the environments of three trainers.
 
 `REPLIES` are what a model may say, with the reward that it must get. An answer may do what it likes: it never ends in
-no reward, which is for faults that are not its own. `tests/integrations/test_same_rewards.py` runs the same replies
-through the trainers' own libraries.
+no reward, which is for faults that are not its own.
 """
 
 from __future__ import annotations

@@ -46,27 +46,6 @@ def test_a_trainer_pulls_exact_batches_for_several_steps(api: Running, tmp_path:
     assert len(traces) >= seen and len({t.key for t in traces}) == len(traces)
 
 
-@pytest.mark.parametrize("protocol", ["inline", "structured"])
-def test_every_protocol_is_exact(protocol: str, tmp_path: Path) -> None:
-    env = Env("process", tmp_path, protocol=protocol, total_steps=2, group_size=3).start()
-    assert env.wait() == 0, env.said()
-    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
-        check_group(group, 3, differ=False)
-
-
-def test_a_rollout_in_which_any_reply_was_cut_has_no_advantage(tmp_path: Path) -> None:
-    more = {"protocol": "interleaved_tools", "max_tokens": 30, "total_steps": 3, "traces_dir": "traces"}
-    env = Env("process", tmp_path, **more).start()
-    assert env.wait() == 0, env.said()
-    groups = rows(tmp_path / "data" / "code_trace.jsonl")
-    overrides = [override for group in groups for override in group.get("overrides") or [{}] * 4]
-    traces = list(TraceStore(tmp_path / "traces").read())
-    cut = sum(trace.outcome.metrics["cut_replies"] > 0 for trace in traces)
-    ends = [[m.sampled.finish_reason for m in trace.messages if m.sampled and m.author == "model"] for trace in traces]
-    last = sum(ending[-1] == "length" for ending in ends)
-    assert sum("set_advantage_to_zero" in override for override in overrides) == cut > last
-
-
 # --- process and evaluate
 
 
@@ -197,13 +176,6 @@ def test_logprobs_that_fit_no_ids_are_dropped_and_said_and_the_run_gives_up(toke
         assert env.wait() == 1
     assert env.said().count("was dropped: ") == 2 and "x mismatch" in env.errors() and "gave up" in env.errors()
     assert rows(tmp_path / "data" / "code_trace.jsonl") == []
-
-
-def test_a_tokenizer_of_another_model_is_refused(tokenizer: Path, tmp_path: Path) -> None:
-    with model_serving(ModelServer()) as server:
-        env = toy(server.url, tokenizer, tmp_path, check_tokenizer=True).start()
-        assert env.wait() == 2
-    assert "is not the one of" in env.errors() and "Traceback" not in env.said()
 
 
 # --- bad input and faults
