@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from models.servers.test_openai_probe import picky
 
 from cli.conftest import Run
 from fakes.model_server import ModelServer, serving
 from foretrace.core.store import read_traces
-from models.servers.test_openai_probe import picky
 
 CODE = "<code>\ndef two_sum(nums, target):\n    return None\n</code>"
 
