@@ -106,15 +106,6 @@ def test_closing_tag_inside_a_json_string() -> None:
     assert call.repairs == ("control_characters",)
 
 
-def test_tags_far_inside_a_long_json_string() -> None:
-    long = "x" * 50_000
-    for text in ("</tool_call>", "\n</tool_call>\n", "<tool_call>"):
-        edit = encode_json({"a": long + text + long})
-        assert only(JSON, f'<tool_call>{{"name": "f", "arguments": {edit}}}</tool_call>').arguments == edit
-    raw = f'Action: a\nAction Input: {{"q": "{long}\nThought: {long}"}}\nThought: z'
-    assert arguments(REACT.parse(raw)[0]) == {"q": f"{long}\nThought: {long}"}
-
-
 def test_json_arguments_are_kept_verbatim() -> None:
     text = '<tool_call>\n{"name": "f", "arguments": {"a":1.0,  "b":"\\u00e9","c":1e5}}\n</tool_call>'
     assert only(JSON, text).arguments == '{"a":1.0,  "b":"\\u00e9","c":1e5}'

@@ -58,27 +58,8 @@ SNIPPETS = [
     "import string\nprint(string.Template('$a').substitute(a=1))", "@property\ndef p(self):\n    return '\"\"\"'",
 ]  # fmt: skip
 
-TEXTS = [
-    "a",
-    "a\n",
-    "\t",
-    "it's",
-    '"q"',
-    "\\",
-    "\\n",
-    "\\d+",
-    "é",
-    "🎉",
-    "</tool_call>",
-    "{}",
-    '{"a": 1}',
-    "```",
-    "#",
-    ",",
-    "'''",
-]
-
-
+TEXTS = ["a", "a\n", "\t", "it's", '"q"', "\\", "\\n", "\\d+"]
+TEXTS += ["é", "🎉", "</tool_call>", "{}", '{"a": 1}', "```", "#", ",", "'''"]
 COMMENTS = ["why", "it is", "e.g. f(1)", "don't"]
 
 
@@ -248,109 +229,23 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
     return "refused"
 
 
-SENSELESS: list[tuple[set[str], str]] = [
-    ({"pretty", "ascii", "python_dict"}, "the JSON is written in one way: the second takes the place of the first"),
-    ({"fence", "bare_fence"}, "code stands in one fence"),
-    ({"missing_brace", "missing_both", "missing_close_tag", "extra_brace"}, "the second is in the first, or undoes it"),
-    ({"newlines", "naive_newlines", "crlf_newlines"}, "after the first no escaped line break is left for the second"),
-    ({"crlf", "crlf_newlines"}, "a line would end in two carriage returns"),
-    ({"naive_newlines", "arguments_string"}, "every line would end in half an escape"),
-]  # fmt: skip
-"""Damages of which a call has one at most, and why."""
-ALL_PAIRS: list[tuple[str, ...]] = list(itertools.permutations(DAMAGES, 2))
-EXCLUDED = [pair for pair in ALL_PAIRS if any(family.issuperset(pair) for family, _ in SENSELESS)]
-PAIRS: list[tuple[str, ...]] = [(), *((n,) for n in DAMAGES), *(p for p in ALL_PAIRS if p not in EXCLUDED)]
-
-Counts = dict[str, Counter[str]]
-KINDS = ["exact", "same meaning", "refused", "other code's text", "wrong"]
+PAIRS: list[tuple[str, ...]] = [(), *((name,) for name in DAMAGES), *itertools.permutations(DAMAGES, 2)]
 
 
-def outcomes_of_two(codes: tuple[str, str], damages: tuple[str, ...]) -> str:
-    """Of two calls in one text, the first of them damaged: the second is not executed in place of the first, and only
-    refused where the first has no clear end."""
-    first = damaged(codes[0], damages)
-    calls = read_code_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
-    alone = read_code_calls(first.text(), truncated=False)
-    accepted = [code_of(c) for c in calls if c.error is None]
-    wanted = [code_of(c) for c in alone if c.error is None]
-    second = meaning(codes[1])
-    if [c for c in accepted[: len(wanted)] if c not in wanted]:
-        return "wrong"
-    rest = accepted[len(wanted) :] if accepted[: len(wanted)] == wanted else accepted
-    if any(meaning(c) != second for c in rest) or len(rest) > 1:
-        return "wrong"
-    lost = any(c.error is not None for c in calls[:-1]) or not wanted
-    return "exact" if rest else "refused" if lost else "missed"
-
-
-def rates(seed: int) -> tuple[Counts, Counter[tuple[str, ...]]]:
-    """All snippets with each damage; a sample of pairs of damages over them and over made code; and two calls.
-
-    Returns:
-        Outcomes by kind of damage, and what was wrong or missed, by damage.
-    """
-    pick = random.Random(seed)
-    codes = [c for c in [*SNIPPETS, *(made_code(pick) for _ in range(90))] if meaning(c) is not None]
-    pairs = [p for p in PAIRS if len(p) == 2]
-    counts: Counts = {kind: Counter() for kind in ("no damage", "one damage", "pairs", "two calls", "excluded pairs")}
-    bad: Counter[tuple[str, ...]] = Counter()
-
-    def count(kind: str, damages: tuple[str, ...], result: str) -> None:
-        counts[kind][result] += 1
-        if result in ("wrong", "missed"):
-            bad[(kind, result, *damages)] += 1
-
-    for code, following in zip(codes, [*codes[1:], codes[0]], strict=True):
-        count("no damage", (), outcome(code, ()))
-        singles = list(DAMAGES) if code in SNIPPETS else pick.sample(list(DAMAGES), 1)
-        for damages in [*((name,) for name in singles), *pick.sample(pairs, 30)]:
-            count("pairs" if len(damages) == 2 else "one damage", damages, outcome(code, damages))
-        for damages in pick.sample(pairs, 2):
-            count("two calls", damages, outcomes_of_two((code, following), damages))
-        for damages in pick.sample(EXCLUDED, 3):
-            count("excluded pairs", damages, outcome(code, damages))
-    return counts, bad
-
-
-def table(counts: Counts) -> str:
-    head = f"{'':14}{'cases':>7}" + "".join(f"{kind:>19}" for kind in KINDS)
-    rows = [f"{name:14}{c.total():>7}" + "".join(f"{c[k]:>19}" for k in KINDS) for name, c in counts.items()]
-    return "\n".join(["", head, *rows])
-
-
-@pytest.mark.slow
 def test_rates() -> None:
-    """The bar: nothing is executed wrongly, over the excluded pairs too, and most damage is recovered from.
-
-    Not counted as wrong, but shown beside it: text that is, as it stands, how other code is written. Nobody who sees
-    the text alone can tell, so that code is executed.
-    """
-    counts, bad = rates(11)
-    total = sum((c for name, c in counts.items() if name != "excluded pairs"), Counter[str]())
-    cases, recovered = total.total(), total["exact"] + total["same meaning"]
-    singly = counts["one damage"]
-    figures = (
-        f"{table(counts | {'all but those': total})}\nrecovered {recovered / cases:.1%}, refused "
-        f"{total['refused'] / cases:.1%}; executed wrongly {sum(c['wrong'] for c in counts.values())}, executed as the "
-        f"other code that the text is {total[KINDS[3]]} ({total[KINDS[3]] / cases:.2%}); worst {bad.most_common(5)}"
-    )
-    print(figures)
-    assert cases > 7_000 and recovered > 0.7 * cases, figures
-    assert singly["exact"] + singly["same meaning"] > 0.87 * singly.total(), figures
-    assert not any(c["wrong"] for c in counts.values()), figures
+    """The bar for each damage alone: nothing is executed wrongly, and most is recovered from."""
+    counts = Counter(outcome(code, (name,)) for code in SNIPPETS for name in DAMAGES)
+    assert not counts["wrong"], counts
+    assert counts["exact"] + counts["same meaning"] > 0.87 * counts.total(), counts
 
 
-@given(st.integers(0, 2**32), st.sampled_from([*PAIRS, *EXCLUDED]))
-def test_never_wrong(seed: int, damages: tuple[str, ...]) -> None:
-    code = made_code(random.Random(seed))
-    if meaning(code) is not None:
-        assert outcome(code, damages) != "wrong", (code, damages)
-
-
-@given(st.text(max_size=60), st.sampled_from([*PAIRS, *EXCLUDED]))
-def test_any_string_in_code(value: str, damages: tuple[str, ...]) -> None:
-    code = f"x = 1\nprint({value!r})\n"
-    assert outcome(code, damages) != "wrong", (code, damages)
+@given(
+    st.integers(0, 2**32).map(lambda seed: made_code(random.Random(seed)))
+    | st.text(max_size=60).map("x = 1\nprint({!r})\n".format),
+    st.sampled_from(PAIRS),
+)
+def test_never_wrong(code: str, damages: tuple[str, ...]) -> None:
+    assert meaning(code) is None or outcome(code, damages) != "wrong", (code, damages)
 
 
 @pytest.mark.parametrize("damage", ["newlines", "trailing_comma", "python_dict", "missing_brace", "pretty"])

@@ -1,4 +1,4 @@
-"""Encodings of published data sets and of chat templates: the law, and the forms that each reads."""
+"""The forms that each encoding reads: of published data sets, of chat templates, and of agents that write actions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from foretrace.core.trace import Message
+from foretrace.core.errors import UsageError
+from foretrace.core.trace import Message, Trace
+from foretrace.encodings.action_lines import ACTION_LINE
+from foretrace.encodings.call_pattern import CallPattern
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
-from foretrace.encodings.json_calls import TAGGED_JSON, TERMINAL_JSON
-from foretrace.encodings.parameter_tags import TOOL_TAGS
+from foretrace.encodings.json_calls import JSON_ACTION, TAGGED_JSON, TERMINAL_JSON
+from foretrace.encodings.parameter_tags import FUNCTION_XML, TOOL_TAGS, WRAPPED_FUNCTION
 from foretrace.encodings.python_calls import CALL_LIST
+from foretrace.encodings.text_bodies import TAGGED_CODE
+from foretrace.encodings.unread_calls import find_unread_calls
+from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
+from foretrace.rows.base import RowRef
+from foretrace.sources.chat import Chat
 
 
 def read(encoding: Any, text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -87,7 +95,8 @@ def test_a_quoted_tag_is_no_call(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}", f"A ` stays open.\n\n{ADD}",
+        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}",
+        f"A ` stays open.\n\n{ADD}\n\nAs does `",
         f'It is "sure"{ADD}', f"<search>x</search>\n{ADD}",
     ],
 )  # fmt: skip
@@ -174,3 +183,113 @@ def test_key_strokes_that_are_not_json_have_an_error() -> None:
 def test_a_body_that_is_no_argument_is_an_error(body: str, arguments: dict[str, Any], is_read: bool) -> None:
     (call,) = TOOL_TAGS.parse(f"<read_file>{body}</read_file>")
     assert (msgspec.json.decode(call.arguments), call.error is None) == (arguments, is_read)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Thought:\nI look.\n\nAction:\nsearch[on-ear < 180.00]", [("search", {"input": "on-ear < 180.00"})]),
+        ("THOUGHT: x\n ACTION: go to shelf 1", [("act", {"input": "go to shelf 1"})]),
+        ("Thought: x\nAction: get_neighbors(#2, a.b)", [("get_neighbors", {"input": "#2, a.b"})]),
+        ("Action: Operation\n```sql\nSELECT 1;\n```", [("sql", {"query": "SELECT 1;"})]),
+        ("Think: x\n\nAct: bash\n\n```bash\nls /etc\n```", [("bash", {"command": "ls /etc"})]),
+        ('It is.\nAction: Answer\nFinal Answer: ["a"]', [("answer", {"answer": ["a"]})]),
+        ("Thought: x\nFinal Answer: #3", [("answer", {"answer": "#3"})]),
+        ("Thought: x\nAnswer: B.\nAction: CLICK", [("click", {"element": "B"})]),
+        ("Answer: C.\nAction: TYPE\nValue: New York", [("type", {"element": "C", "value": "New York"})]),
+        ('Action: find\nAction Input: {"a": 1}', []),
+        ("No action here.", []),
+    ],
+)
+def test_forms_of_action_lines(text: str, expected: list[Any]) -> None:
+    assert read(ACTION_LINE, text) == expected
+    for call in ACTION_LINE.parse(text):
+        assert call.span is not None and ACTION_LINE.render(call) == text[slice(*call.span)]
+
+
+def test_brackets_in_what_is_typed() -> None:
+    text = "so ```type [89] [limit (x) [0, 1] as x->0] [1]```"
+    assert read(WEB_FENCE, text) == [
+        ("type", {"element": "89", "text": "limit (x) [0, 1] as x->0", "press_enter": "1"})
+    ]
+    assert read(WEB_FENCE, "```stop [a [0] [1]]```") == [("stop", {"answer": "a [0] [1]"})]
+    assert read(WEB_FENCE, "```go_back```") == [("go_back", {})]
+    assert read(WEB_FENCE, "```\nls [12]\n```") == []
+
+
+def test_positional_arguments_of_a_web_call() -> None:
+    assert read(WEB_CALL, "# go\ntype('7', 'hi', True)\n") == [
+        ("type", {"element": "7", "text": "hi", "press_enter": True})
+    ]
+    assert read(WEB_CALL, "click(find('x'))") == []
+
+
+def test_a_tag_that_a_stop_sequence_cut() -> None:
+    (call,) = TAGGED_CODE.parse("Look.\n<execute>\nx = 1\n")
+    assert (call.name, call.repairs) == ("execute", ("unclosed",))
+    assert read(TAGGED_CODE, "use `<execute>` here") == []
+
+
+def test_json_actions_and_other_objects() -> None:
+    assert read(JSON_ACTION, '```json\n{"action": "Search", "action_input": "x"}\n```') == [("Search", {"input": "x"})]
+    assert read(JSON_ACTION, '{"tool": "f", "args": {"a": 1}}') == [("f", {"a": 1})]
+    assert read(JSON_ACTION, '{"name": "Ann", "age": 3}') == []
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n</func", "\n</function"])
+def test_the_last_function_block_may_lack_its_end(end: str) -> None:
+    """OpenHands stops the model at the closing tag."""
+    text = f"Go.\n<function=run>\n<parameter=command>ls</parameter>{end}"
+    (call,) = FUNCTION_XML.parse(text)
+    assert (call.name, call.arguments, call.error) == ("run", '{"command": "ls"}', None)
+    assert call.repairs == ("unclosed",) and FUNCTION_XML.render(call) == text[4:]
+    (cut,) = FUNCTION_XML.parse("<function=run>\n<parameter=command>ls")
+    assert cut.error
+
+
+def test_a_pattern_of_the_user() -> None:
+    pattern = CallPattern(r"^@(?P<tool>\w+) (?P<path>\S+)(?: (?P<line>\d+))?$")
+    assert read(pattern, "see\n@open a.py\n@goto a.py 7") == [
+        ("open", {"path": "a.py"}),
+        ("goto", {"path": "a.py", "line": "7"}),
+    ]
+    for broken in ("(", "(?P<name>x)"):
+        with pytest.raises(UsageError):
+            CallPattern(broken)
+
+
+QWEN = "<tool_call>\n<function=read>\n<parameter=path>\na.py\n</parameter>\n</function>\n</tool_call>"
+GLM = "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>"
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("text", [QWEN, GLM, HERMES])
+def test_all_three_make_the_same_call(text: str) -> None:
+    (call,) = find_calls(f"I look.\n{text}")
+    assert (call.name, json.loads(call.arguments), call.error) == ("read", {"path": "a.py"}, None)
+    assert call.span == (8, 8 + len(text))
+    turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": text}, {"role": "tool", "content": "y"}]
+    trace = Chat().to_trace({"messages": turns}, RowRef(0))
+    assert isinstance(trace, Trace) and find_unread_calls(trace) == []
+
+
+def test_values_of_wrapped_calls() -> None:
+    glm = "<tool_call>f<arg_key>n</arg_key><arg_value>3</arg_value><arg_key>s</arg_key>\n<arg_value>a\nb</arg_value>"
+    glm += "</tool_call>"
+    assert [json.loads(call.arguments) for call in WRAPPED_FUNCTION.parse(glm)] == [{"n": 3, "s": "a\nb"}]
+    found = WRAPPED_FUNCTION.parse(f"{QWEN}\n{GLM}\n<tool_call>now</tool_call>")
+    assert [call.name for call in found] == ["read", "read", "now"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The tag <tool_call> begins one.",
+        "<tool_call>\n<function=read",
+        "<tool_call>a b</tool_call>",
+        HERMES,
+        "<tool_call>f<arg_key>",
+    ],
+)
+def test_what_is_no_wrapped_call(text: str) -> None:
+    assert WRAPPED_FUNCTION.parse(text) == []

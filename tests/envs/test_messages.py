@@ -16,7 +16,7 @@ from foretrace.envs.messages import make_option_style
     ("module", "library", "extra"),
     [
         ("foretrace.envs.atropos.environment", "atroposlib", "atropos"),
-        ("foretrace.envs.verifiers.environment", "verifiers", "verifiers"),
+        ("foretrace_env", "verifiers", "verifiers"),
     ],
 )
 def test_importing_says_what_to_install(module: str, library: str, extra: str) -> None:

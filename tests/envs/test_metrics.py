@@ -27,9 +27,10 @@ def trace(task: str, success: bool, passed: int, exit_reason: str | None = None,
 
 def test_metrics_are_means_over_the_rollouts() -> None:
     metrics = RolloutMetrics()
+    assert metrics.compute_means("eval/") == {}
     metrics.add(trace("a", True, 4, think_count=2, has_verify=1, is_ideal=1, had_errors=1, recovered=1))
     metrics.add(trace("a", False, 1, think_count=1, had_errors=1, cut_replies=2))
-    metrics.add(trace("b", True, 4))
+    metrics.add(trace("b", True, 4, CONTEXT))
     metrics.failed["mismatch"] += 1
     assert metrics.compute_means("eval/") == pytest.approx(
         {
@@ -39,7 +40,7 @@ def test_metrics_are_means_over_the_rollouts() -> None:
             "eval/accuracy": 2 / 3,
             "eval/pass_rate": 0.75,
             "eval/mean_reward": (1 - 0.5 + 1) / 3,
-            "eval/cut_rate": 1 / 3,
+            "eval/cut_rate": 2 / 3,
             "eval/flag_rate": 0.0,
             "eval/think_count": 1.0,
             "eval/verify_rate": 1 / 3,
@@ -47,17 +48,6 @@ def test_metrics_are_means_over_the_rollouts() -> None:
             "eval/recovery": 0.5,
         }
     )
-
-
-def test_without_rollouts_there_is_nothing_to_say() -> None:
-    assert RolloutMetrics().compute_means("train/") == {}
-
-
-def test_an_episode_without_room_for_a_reply_was_cut() -> None:
-    metrics = RolloutMetrics()
-    for one in (trace("a", True, 4), trace("a", True, 4, cut_replies=1), trace("a", True, 4, CONTEXT)):
-        metrics.add(one)
-    assert metrics.compute_means("")["cut_rate"] == 2 / 3
 
 
 def test_metrics_are_a_line_each() -> None:

@@ -56,14 +56,6 @@ def test_each_round_has_all_problems_in_another_order() -> None:
     assert sorted(one) == sorted(two) == sorted(ids(PROBLEMS)) and one != two
 
 
-def test_a_set_is_a_name_or_a_name_and_a_path(tmp_path: object) -> None:
-    assert len(load_problems("builtin", None, 3)) == 3
-    with pytest.raises(ProblemError, match=r"missing\.jsonl"):
-        load_problems("jsonl:/nowhere/missing.jsonl", None, None)
-    with pytest.raises(UsageError, match="unknown problems"):
-        load_problems("nothing", None, None)
-
-
 def test_rows_that_cannot_be_used_are_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     row = '{"id": "a/1", "statement": "Return x + 1.", "entry_point": "f", "tests": ["assert f(1) == 2"]}'
     file = tmp_path / "p.jsonl"

@@ -170,11 +170,6 @@ class Broken(Demo):
         return await super().complete(request)
 
 
-def test_a_rollout_that_fails_says_why(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
-    made = make_rollouts(runner, sandbox, "interleaved_tools", model=Broken(), count=2)
-    assert made[-1].why_unusable == "refused" and made[-1].sequence is None
-
-
 def test_a_rollout_that_fails_is_kept_with_its_error_and_done_under_another_number(
     runner: asyncio.Runner, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:

@@ -1,34 +1,22 @@
 """The same reward for the same answer, wherever it is given: in episodes, and in the environments of three trainers.
 
 `REPLIES` are what a model may say, with the reward that it must get. An answer may do what it likes: it never ends in
-no reward, which is for faults that are not its own. `tests/integrations/test_same_rewards.py` runs the same replies
-through the trainers' own libraries.
+no reward, which is for faults that are not its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
-from envs.tokenizer import HubTokenizer, demo_tokenizer
-from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ForetraceError, ModelError, SandboxError
-from foretrace.core.problem import Problem, Test, Verdict
-from foretrace.envs.atropos.groups import make_group
-from foretrace.envs.rollout_model import RolloutModel
-from foretrace.envs.rollouts import RolloutRunner, RolloutSettings
-from foretrace.envs.trace_sink import TraceSink
-from foretrace.envs.trl import prompt_dataset, reward_from_rollout, rollout_func
-from foretrace.envs.trl.generation import Generation
-from foretrace.envs.verifiers.attempts import make_report, read_reward, run_attempt
+from envs.ways import WAYS, WITH_SERVERS, Setup
+from foretrace.core.completion import Sampling
+from foretrace.core.problem import Problem, Test
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.identity import Identity
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.scripted import Scripted
@@ -125,110 +113,33 @@ REPLIES = {
 }
 LIMITS = Limits(wall_s=0.7, cpu_s=1.0)
 BOX = SandboxSettings(workers=4, allow_weak_isolation=True, limits=LIMITS)
-ONE_TURN = EpisodeSettings(max_turns=1)
-Reward = Callable[[Reply], float | None]
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
-    box = LocalSandbox(BOX)
-    runner.run(box.start())
-    yield box
-    runner.run(box.close())
-
-
-def says(reply: Reply) -> Scripted:
-    return Scripted("said", scripts=lambda request: reply.text)
-
-
-def make_episode(reply: Reply, sandbox: Any, settings: EpisodeSettings = ONE_TURN) -> Episode:
-    return Episode(reply.problem, make_protocol(PROTOCOL), sandbox, settings=settings)
-
-
-async def reward_by_episode(reply: Reply, sandbox: Any, settings: EpisodeSettings = ONE_TURN) -> float | None:
-    return (await rollout(make_episode(reply, sandbox, settings), says(reply))).outcome.reward
-
-
-async def reward_by_verifiers(reply: Reply, sandbox: Any, settings: EpisodeSettings = ONE_TURN) -> float | None:
-    episode = make_episode(reply, sandbox, settings)
-    async with episode:
-        await run_attempt(episode, says(reply), Sampling())
-        return read_reward(make_report(episode))
-
-
-async def reward_by_atropos(reply: Reply, sandbox: Any, settings: EpisodeSettings = ONE_TURN) -> float | None:
-    """The score of a group of one."""
-    tokenizer = demo_tokenizer()
-    all_settings = RolloutSettings(
-        protocol=make_protocol(PROTOCOL), episode=settings, identity=Identity(), keep_inexact=True
-    )
-    runner = RolloutRunner(all_settings, sandbox, tokenizer, TraceSink(None, "test"))
-    model = RolloutModel(says(reply), tokenizer, gives_ids=False, max_sequence_tokens=10**6)
-    made = await runner.run(reply.problem, [model], Sampling(max_tokens=10**5))
-    return None if made.why_unusable else make_group([made], {}, messages=False)["scores"][0]
-
-
-WAYS = {"episodes": reward_by_episode, "verifiers": reward_by_verifiers, "atropos": reward_by_atropos}
-
-
-def check(rewards: dict[str, float | None]) -> None:
-    assert {name: got for name, got in rewards.items() if got != REPLIES[name].reward} == {}
-
-
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WITH_SERVERS)
 @in_portions
-def test_every_reply_has_its_reward(way: str, portion: int, runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+def test_every_reply_has_its_reward(way: str, portion: int) -> None:
     names = take(list(REPLIES), 1 if way == "episodes" else portion)
-
-    async def all_of() -> list[float | None]:
-        return await asyncio.gather(*(WAYS[way](REPLIES[name], sandbox) for name in names))
-
-    check(dict(zip(names, runner.run(all_of()), strict=True)))
-
-
-@in_portions
-def test_every_rollout_has_its_reward_in_trl(portion: int) -> None:
-    """The whole way: ids of the replies, a rollout function, and the reward function that reads from it."""
-    tokenizer = HubTokenizer()
-    local = demo_tokenizer()
-    replies = {name: REPLIES[name] for name in take(list(REPLIES), portion)}
-    problems = [
-        msgspec.structs.replace(reply.problem, id=f"{number}", statement=f"{number}: {reply.problem.statement}")
-        for number, reply in enumerate(replies.values())
+    replies = {f"Number {number}: ": REPLIES[name] for number, name in enumerate(names)}
+    scripts = [
+        (msgspec.structs.replace(one.problem, id=f"p/{at}", statement=at + one.problem.statement), [one.text])
+        for at, one in replies.items()
     ]
-    said = [local.encode(reply.text) for reply in replies.values()]
-
-    def generate(prompts: list[list[int]], sampling: Any, stop: Any) -> list[Generation]:
-        assert len(prompts) == len(said)
-        return [Generation([*ids, tokenizer.eos_token_id], [-0.1] * (len(ids) + 1)) for ids in said]
-
-    function = rollout_func(PROTOCOL, generate, problems=problems, sandbox_settings=BOX, settings=ONE_TURN, tries=1)
-    args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=5000)
-    trainer = SimpleNamespace(args=args, processing_class=tokenizer, model=None)
-    try:
-        output = function(prompt_dataset(problems, PROTOCOL)["prompt"], trainer)
-        check(dict(zip(replies, reward_from_rollout(said, said, **output), strict=True)))
-    finally:
-        function.close()
+    made = WAYS[way](scripts, Setup(LocalSandbox(BOX), PROTOCOL, EpisodeSettings(max_turns=1)))
+    found = {name: one.reward for name, one in zip(names, made, strict=True)}
+    assert {name: got for name, got in found.items() if got != REPLIES[name].reward} == {}
 
 
-def test_the_bonus_is_the_same(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+@pytest.mark.parametrize("way", WITH_SERVERS)
+@pytest.mark.parametrize(("name", "reward"), [("half", 0.1), ("wrong", -0.9), ("right", 1.1)])
+def test_the_bonus_is_the_same(way: str, name: str, reward: float) -> None:
     """Atropos' scores are kept within -1 and 1."""
-    settings = EpisodeSettings(max_turns=1, structure_bonus=True)
-    for name, reward in (("half", 0.1), ("wrong", -0.9), ("right", 1.1)):
-        reply = REPLIES[name]
-        reply = reply._replace(text=reply.text.replace("<code>", "<think>Then that.</think><code>"))
-        got = {way: runner.run(WAYS[way](reply, sandbox, settings)) for way in WAYS}
-        assert got == {way: min(reward, 1.0) if way == "atropos" else reward for way in WAYS}
+    text = REPLIES[name].text.replace("<code>", "<think>Then that.</think><code>")
+    setup = Setup(LocalSandbox(BOX), PROTOCOL, EpisodeSettings(max_turns=1, structure_bonus=True))
+    (made,) = WAYS[way]([(FUNCTION, [text])], setup)
+    assert made.reward == (min(reward, 1.0) if way == "atropos" else reward)
 
 
-def test_an_answer_that_ends_its_session_for_good_has_a_reward(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+def test_an_answer_that_ends_its_session_for_good_has_a_reward() -> None:
     """Its first block does not run again, once the second one has killed the session."""
     begin = time.time()
     blocks = (
@@ -237,53 +148,11 @@ def test_an_answer_that_ends_its_session_for_good_has_a_reward(runner: asyncio.R
         "print(plus(1))",
     )
     model = Scripted.of([*(f"<think>So.</think><code>\n{block}\n</code>" for block in blocks), "<answer></answer>"])
-    episode = Episode(FUNCTION, make_protocol("interleaved_tools"), sandbox)
-    outcome = runner.run(rollout(episode, model, Sampling())).outcome
-    assert outcome.error is None and outcome.reward == -1.0, outcome
 
+    async def run() -> None:
+        async with LocalSandbox(BOX) as sandbox:
+            episode = Episode(FUNCTION, make_protocol("interleaved_tools"), sandbox)
+            outcome = (await rollout(episode, model, Sampling())).outcome
+        assert outcome.error is None and outcome.reward == -1.0, outcome
 
-# --- no reward: faults that are not the answer's
-
-
-class Failing(LocalSandbox):
-    """A sandbox of which each judging fails."""
-
-    error: Exception = SandboxError("the worker is gone")
-
-    async def judge(self, *given: Any, **named: Any) -> Verdict:
-        raise self.error
-
-
-class Absent(LocalSandbox):
-    async def start(self) -> Any:
-        raise SandboxError("no sandbox here")
-
-
-@pytest.mark.parametrize("error", [SandboxError("the worker is gone"), RuntimeError("a fault of ours")])
-def test_a_fault_of_the_sandbox_is_no_reward(runner: asyncio.Runner, error: Exception) -> None:
-    failing = Failing(BOX)
-    failing.error = error
-    right = REPLIES["right"]
-    assert runner.run(reward_by_episode(right, failing)) is None
-    assert runner.run(reward_by_atropos(right, failing)) is None
-    with pytest.raises(type(error)):
-        runner.run(reward_by_verifiers(right, failing))
-    runner.run(failing.close())
-
-
-def test_a_sandbox_that_cannot_start_is_no_reward(runner: asyncio.Runner) -> None:
-    right, absent = REPLIES["right"], Absent(BOX)
-    assert runner.run(reward_by_episode(right, absent)) is None
-    assert runner.run(reward_by_atropos(right, absent)) is None
-    with pytest.raises(SandboxError):
-        runner.run(reward_by_verifiers(right, absent))
-
-
-def test_a_dead_server_is_no_reward(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
-    def die(request: Request) -> Completion:
-        raise ModelError("it is gone", kind="refused", retryable=True)
-
-    trace = runner.run(rollout(make_episode(REPLIES["right"], sandbox), Scripted("dead", scripts=die)))
-    assert trace.outcome.reward is None and trace.outcome.error is not None
-    with pytest.raises(ForetraceError):
-        runner.run(run_attempt(make_episode(REPLIES["right"], sandbox), Scripted("dead", scripts=die), Sampling()))
+    asyncio.run(run())

@@ -52,10 +52,6 @@ def test_an_end_that_was_not_sampled_is_put_there_and_not_trained(finish: str) -
     assert made.cut == (finish == "length")
 
 
-def test_an_end_that_was_sampled_is_not_doubled() -> None:
-    assert sequence(with_prompt(reply(3, END), 1)).tokens == [1, 3, END]
-
-
 def test_what_stands_behind_the_last_reply_is_left_out() -> None:
     assert sequence(with_prompt(reply(3, END), 1), environment_message(5)).tokens == [1, 3, END]
 

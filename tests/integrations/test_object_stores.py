@@ -20,7 +20,7 @@ import foretrace
 from foretrace.core import segments
 from foretrace.core.errors import BuildError, StoreError
 from foretrace.core.store import TraceStore
-from foretrace.objectstores.folders import open_traces_for_reading, open_traces_for_writing
+from foretrace.objectstores.folders import open_traces_for_reading
 from foretrace.objectstores.objects import ChangedObjectError, S3Objects
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, taking
@@ -55,27 +55,6 @@ def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Path:
     foretrace.label_folder(folder / "t", out=folder / "l.parquet")
     foretrace.build(folder / "t", out=folder / "d", **BUILD)
     return folder
-
-
-def run_all(bucket: S3Objects, rows: FileRows, local: Path, **options: Any) -> None:
-    """Import, label and build from store to store, and compare."""
-    place = str(bucket.address)
-    import_rows(SweSmith(), [rows], f"{place}/t")
-    assert read_objects(bucket, "t") == read_files(local / "t")
-    report = foretrace.label_folder(f"{place}/t", out=f"{place}/l.parquet", **options)
-    assert report.out == f"{place}/l.parquet" and not report.replaced
-    assert bucket.get("l.parquet").data == (local / "l.parquet").read_bytes()  # type: ignore[union-attr]
-    foretrace.build(f"{place}/t", out=f"{place}/d", **BUILD, **options)
-    assert read_objects(bucket, "d") == read_files(local / "d")
-
-
-def test_a_store_gets_the_bytes_of_a_local_folder(bucket: S3Objects, rows: FileRows, local: Path) -> None:
-    run_all(bucket, rows, local, workers=2)
-    before = read_objects(bucket, "t")
-    report = import_rows(SweSmith(), [rows], f"{bucket.address}/t")
-    assert report.already_done == 120 and read_objects(bucket, "t") == before
-    with pytest.raises(BuildError, match=f"{bucket.address}/d: contains 'README.md'; choose another folder"):
-        foretrace.build(f"{bucket.address}/t", out=f"{bucket.address}/d", **BUILD, overwrite=True)
 
 
 def test_commands_read_and_write_a_store(bucket: S3Objects, rows: FileRows, tmp_path: Path) -> None:
@@ -151,20 +130,6 @@ def test_a_build_that_was_killed_shows_no_dataset_and_can_be_run_again(
     assert not bucket.get("d/manifest.json").data.strip()  # type: ignore[union-attr]
     foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
     assert read_objects(bucket, "d") == read_files(local / "d")
-
-
-def test_of_two_drivers_the_one_that_publishes_later_fails(bucket: S3Objects, rows: FileRows, local: Path) -> None:
-    place = f"{bucket.address}/t"
-    with open_traces_for_writing(place) as (folder, publish):
-        assert publish is not None
-        import_rows(SweSmith(), [rows], folder, limit=30)
-        import_rows(SweSmith(), [rows], place)
-        with pytest.raises(StoreError, match=f"{place}/.*: another process has written it, so this one stops"):
-            publish()
-    with open_traces_for_reading(place) as folder:
-        assert read_files(folder) == read_files(local / "t")
-    import_rows(SweSmith(), [rows], place)  # removes what nobody lists
-    assert {**read_objects(bucket, "t"), "manifest.json": b""} == {**read_files(local / "t"), "manifest.json": b""}
 
 
 def test_of_two_that_write_at_once_one_wins(bucket: S3Objects) -> None:

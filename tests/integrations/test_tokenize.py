@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import foretrace
-from foretrace.core.errors import BuildError
 from integrations.conftest import Built
-from integrations.tiny import TEMPLATE, text_of, train_spaced_tokenizer, turns
+from integrations.tiny import text_of, train_spaced_tokenizer, turns
 
 pytestmark = pytest.mark.integration
 
@@ -18,15 +17,6 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def rows(built: Built) -> list[dict[str, Any]]:
     return built.load("trajectories").to_list()
-
-
-def with_template(tokenizer: Any, template: str | None) -> Any:
-    """The same tokenizer with another template."""
-    from copy import deepcopy
-
-    other = deepcopy(tokenizer)
-    other.chat_template = template
-    return other
 
 
 def trained_texts(tokenizer: Any, made: dict[str, Any]) -> list[str]:
@@ -63,40 +53,3 @@ def test_a_tokenizer_that_puts_a_space_before_every_text(rows: list[dict[str, An
         assert trained_texts(spaced, made) == wanted
         compared += len(wanted)
     assert compared > 100
-
-
-REWRITES = TEMPLATE.replace(
-    "message.content }}", "(message.content if loop.last or message.role != 'assistant' else '') }}"
-)
-THINKING = TEMPLATE.replace(
-    "message.content }}", "(message.content if loop.last else message.content.split('</think>')[-1]) }}"
-)
-NO_CALLS = TEMPLATE.replace("message.tool_calls or []", "[]")
-
-
-def test_a_template_that_rewrites_earlier_turns_is_refused(rows: list[dict[str, Any]], tokenizer: Any):
-    assert REWRITES != TEMPLATE
-    with pytest.raises(BuildError, match="does not keep earlier turns as they were"):
-        list(foretrace.tokenize(rows, with_template(tokenizer, REWRITES)))
-
-
-def test_a_template_that_drops_earlier_thinking_is_refused_where_there_is_some(
-    rows: list[dict[str, Any]], tokenizer: Any
-):
-    dropping = with_template(tokenizer, THINKING)
-    assert THINKING != TEMPLATE
-    assert len(list(foretrace.tokenize(rows, dropping))) == len(rows)
-    messages = [m | {"content": "<think>so</think>" + m["content"]} if m["trained"] else m for m in rows[0]["messages"]]
-    with pytest.raises(BuildError, match="does not keep earlier turns as they were"):
-        list(foretrace.tokenize([rows[0] | {"messages": messages}], dropping))
-
-
-def test_a_template_that_does_not_show_calls_is_refused(tokenizer: Any):
-    assert NO_CALLS != TEMPLATE
-    with pytest.raises(BuildError, match="does not show tool calls"):
-        foretrace.tokenize([], with_template(tokenizer, NO_CALLS))
-
-
-def test_a_tokenizer_without_a_template_is_refused(tokenizer: Any):
-    with pytest.raises(BuildError, match="no chat template"):
-        foretrace.tokenize([], with_template(tokenizer, None))

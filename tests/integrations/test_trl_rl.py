@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from foretrace.core.errors import SandboxError, UsageError
+from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Problem
 from foretrace.envs.trl import (
     prompt_dataset,
@@ -259,13 +259,6 @@ def test_another_trainer_samples_with_its_own_model(folder: Path, tokenizer: Any
         check_tokens(output, own, tokenizer)
         with pytest.raises(AssertionError):  # control
             check_tokens(output, [rescored(other.model, output, row, 1.0) for row in range(2)], tokenizer)
-    run.close()
-
-
-def test_a_prompt_that_no_problem_is_known_for_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    run = rollout_func("tools", problems="builtin", limit=1, sandbox_settings=BOX)
-    with pytest.raises(UsageError, match="was not given to rollout_func"):
-        train(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run)
     run.close()
 
 

@@ -59,7 +59,6 @@ def _is_same_answer(before: Message, answer: Message) -> bool:
 
 
 def _make_answer(result: Message, *, as_block: bool) -> Message:
-    """A result as a user message."""
     text = result.prefix + result.content
     content = _RESPONSE.format(text) if as_block else text
     return msgspec.structs.replace(result, role="user", content=content, prefix="", tool_call_ids=(), is_error=None)

@@ -19,8 +19,12 @@ _SECOND = (TOOL_CALL_JSON, WRAPPED_FUNCTION, FUNCTION_XML, TAGGED_JSON, REACT, T
 """Encodings that do not resemble any other text."""
 _QUOTE = re.compile(r"""(?:\A|[\s([{=:,])["']""")
 """An opening quotation mark."""
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
-_TICKS = re.compile(r"`+|\n[ \t]*\n")
+_CODE = re.compile(
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^`\n]*$(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
+    r"|(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n).){1,2000}?(?<!`)(?P=ticks)(?!`)",
+    re.MULTILINE | re.DOTALL,
+)
+"""A fence, or inline code, which ends in its paragraph."""
 _MAX_BLANKS = 200
 """Most characters before and after a call that are checked for the rest of its line."""
 
@@ -39,13 +43,13 @@ def remove_calls(message: Message) -> str:
 def find_calls(text: str) -> list[ToolCall]:
     """Find calls in a text of unknown encoding: only those with unmistakable tags.
 
-    If several encodings match, one with a call on its own lines wins: prose may name another's tags, and a call may
-    contain any text.
+    If several encodings match, the one of the last call wins: a call may contain any text, and prose before it may name
+    another's tags.
     """
     found = [calls for each in (WRAPPED_FUNCTION, TOOL_CALL_JSON, FUNCTION_XML) if (calls := each.parse(text))]
     if not found:
         return _leave_out_quoted(text, TAGGED_JSON.parse(text))
-    return _choose(text, found) if len(found) > 1 else found[0]
+    return max(found, key=lambda calls: max((call.span[1] for call in calls if call.span and call.name), default=-1))
 
 
 def has_second_encoding(message: Message) -> bool:
@@ -60,29 +64,6 @@ def has_second_encoding(message: Message) -> bool:
     calls = [call for each in encodings for call in each.parse(text) if call.name and call.error is None]
     code = find_code(text) if calls else []
     return any(stands_alone(text, call, code) for call in calls)
-
-
-def _choose(text: str, found: list[list[ToolCall]]) -> list[ToolCall]:
-    """The calls of one encoding, preferably one with a call on its own lines; without calls inside others."""
-    whole = [call.span for calls in found for call in calls if call.span is not None and call.name]
-    held = _list_held({call.span for calls in found for call in calls if call.span is not None}, {*whole})
-    outer = [[call for call in calls if call.span not in held] for calls in found]
-    named = [calls for calls in outer if any(call.name for call in calls)]
-    quoted = find_code(hide_calls(text, whole))
-    alone = (calls for calls in named if any(call.name and stands_alone(text, call, quoted) for call in calls))
-    return next(alone, next(iter(named), next(calls for calls in (*outer, *found) if calls)))
-
-
-def _list_held(spans: set[tuple[int, int]], whole: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The spans that are inside one of `whole`, other than themselves."""
-    held: set[tuple[int, int]] = set()
-    reached = -1
-    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if end <= reached:
-            held.add((start, end))
-        if (start, end) in whole:
-            reached = max(reached, end)
-    return held
 
 
 def hide_calls(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -136,45 +117,5 @@ def _leave_out_quoted(text: str, calls: list[ToolCall]) -> list[ToolCall]:
 
 
 def find_code(text: str) -> list[tuple[int, int]]:
-    """The spans of fences and of inline code, in order. An unclosed fence extends to the end of the text; a backtick
-    that is not closed in its paragraph quotes nothing."""
-    spans: list[tuple[int, int]] = []
-    at = 0
-    opening: re.Match[str] | None = None
-    for mark in _FENCE.finditer(text):
-        if opening is None:
-            spans += _find_inline(text, at, mark.start())
-            opening = mark
-        elif mark[1].startswith(opening[1]) and not mark[2].strip():
-            spans.append((opening.start(), mark.end()))
-            opening, at = None, mark.end()
-    return [*spans, (opening.start(), len(text))] if opening else [*spans, *_find_inline(text, at, len(text))]
-
-
-def _find_inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Runs of backticks with the next run of the same length; a blank line ends the paragraph."""
-    spans: list[tuple[int, int]] = []
-    paragraph: list[re.Match[str]] = []
-    for mark in _TICKS.finditer(text, start, end):
-        if mark.group()[0] == "`":
-            paragraph.append(mark)
-        else:
-            spans += _pair(paragraph)
-            paragraph = []
-    return spans + _pair(paragraph)
-
-
-def _pair(rows: list[re.Match[str]]) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
-    last = {len(row.group()): number for number, row in enumerate(rows)}
-    number = 0
-    while number < len(rows):
-        row = rows[number]
-        size = len(row.group())
-        number += 1
-        if last[size] >= number:
-            while len(rows[number].group()) != size:
-                number += 1
-            spans.append((row.start(), rows[number].end()))
-            number += 1
-    return spans
+    """The spans of fences and of inline code, in order. An unclosed fence extends to the end of the text."""
+    return [match.span() for match in _CODE.finditer(text)]

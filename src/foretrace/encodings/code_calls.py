@@ -89,7 +89,6 @@ def _find_span(text: str, opening: re.Match[str], at: int) -> tuple[int, int]:
 
 
 def _read_call(text: str, opening: re.Match[str], truncated: bool) -> tuple[ToolCall, bool]:
-    """The call at a tag, and whether its end is unclear."""
     before = _BEFORE.match(text, opening.end())
     begin = before.end() if before else opening.end()
     repairs = ["fence"] * ("`" in text[opening.end() : begin])

@@ -11,7 +11,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import TextEncoding
-from foretrace.encodings.json_arguments import encode_json, try_decode
+from foretrace.encodings.json_arguments import encode_json
 
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
 _ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
@@ -68,7 +68,6 @@ def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.M
 
 
 def _parse_tool_line(line: str) -> ToolCall | None:
-    """Parse `submit` or a line of the editor; `None` for any other line."""
     words = split_words(line)
     if words == ["submit"]:
         return ToolCall(name="submit", arguments="{}")
@@ -115,7 +114,6 @@ def split_words(line: str) -> list[str] | None:
 
 
 def _parse_value(key: str, values: list[str]) -> Any:
-    """Parse the words of one argument, as numbers if the editor takes them."""
     if key not in _NUMBER_SLOTS:
         return values[0]
     try:
@@ -130,9 +128,6 @@ def _render_editor_line(arguments: dict[str, Any]) -> str:
     words = [_EDITOR, *(shlex.quote(str(arguments[k])) for k in ("command", "path") if k in arguments)]
     for key in (*_EDITOR_SLOTS, *(k for k in arguments if k not in (*_EDITOR_SLOTS, "command", "path"))):
         value = arguments.get(key)
-        if key == "view_range" and isinstance(value, str) and value.startswith("["):
-            listed = try_decode(value)
-            value = value if listed is None else listed
         if value is None:
             words.append("")
         else:

@@ -123,7 +123,6 @@ def _find_tagged(text: str) -> Iterator[ToolCall]:
 
 
 def _read_tagged(text: str, opening: re.Match[str]) -> tuple[list[ToolCall], int]:
-    """The calls after a tag, and the end of the last one; no calls if this is something else."""
     start = opening.end()
     name = opening[opening.lastgroup] if opening.lastgroup else ""
     if opening["llama"]:

@@ -71,7 +71,6 @@ class ReplyBlock(msgspec.Struct, frozen=True):
 
     @property
     def is_closed(self) -> bool:
-        """Whether its end is in the text."""
         return self.ended_by != "cut"
 
     @property
@@ -159,7 +158,6 @@ class _Scanner:
         self._has_code_markers = any(m.kind == "code" and m.syntax != "fence" and self._opens(m) for m in self.markers)
 
     def _find_markers(self) -> Iterator[_Marker]:
-        """Find all markers outside calls."""
         before, follows, call = 0, True, 0
         for match in _MARKER.finditer(self._text):
             start, end = match.span()
@@ -174,7 +172,6 @@ class _Scanner:
             before, follows = end, counts or marker.closes
 
     def _pair_fences(self) -> Iterator[tuple[int, int]]:
-        """Pair fences: the start of an opening one, and the index of the marker that closes it."""
         opening: _Marker | None = None
         for index, marker in enumerate(self.markers):
             if marker.syntax != "fence":
@@ -193,7 +190,6 @@ class _Scanner:
         return not any(parse_python(self._text[opening.end : m.start]) is not None for m in later if not m.info)
 
     def _find_markers_in_fences(self) -> set[int]:
-        """The starts of the markers inside closed fences."""
         hidden: set[int] = set()
         end = -1
         for marker in self.markers:

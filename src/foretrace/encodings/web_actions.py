@@ -46,13 +46,8 @@ def _name_values(verb: str, brackets: str) -> dict[str, str]:
     names = WEB_VERBS[verb] or ("input",)
     if not brackets:
         return {}
-    values = _BETWEEN.split(brackets[1:-1])
-    if len(values) > len(names):
-        # A text may contain brackets: the first value is plain, and so is the last of three.
-        tail = values[-1:] if len(names) > 2 and values[-1] in ("0", "1") else []
-        head = values[: min(1, len(names) - 1)]
-        values = [*head, "] [".join(values[len(head) : len(values) - len(tail)]), *tail]
-    return dict(zip(names, values, strict=False))
+    cuts = len(names) - 1 or -1  # to `split`, 0 means any number
+    return dict(zip(names, _BETWEEN.split(brackets[1:-1], cuts), strict=False))
 
 
 def _write_fence(call: ToolCall) -> str:

@@ -85,7 +85,6 @@ class RolloutModel(ModelWrapper):
         return msgspec.structs.replace(completion, prompt_token_ids=prompt)
 
     def _add_ids(self, completion: Completion, prompt: tuple[int, ...]) -> Completion:
-        """The completion with its ids and their texts, as far as they are certain."""
         if not self._gives_ids:
             return _align_ids(completion, prompt, self._tokenizer)
         if completion.prompt_token_ids not in (None, prompt):  # the server changed or cut the prompt
@@ -115,7 +114,6 @@ def _decode_ids(completion: Completion, tokenizer: LocalTokenizer) -> Completion
 
 
 def _align_ids(completion: Completion, prompt: Sequence[int], tokenizer: LocalTokenizer) -> Completion:
-    """The completion of a server without ids, with those of the tokenizer if they are certain."""
     if why := _explain_mismatch(completion, prompt):
         return _remove_ids(completion, why)
     joined = "".join(completion.pieces)

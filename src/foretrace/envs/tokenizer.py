@@ -49,11 +49,9 @@ class LocalTokenizer:
         self.end_id, self.end_ids = self._find_ends()
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text (see `models.base.TokenModel.tokenize`)."""
         return self.encode(text, special=special)
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages in the chat template (see `models.base.TokenModel.render`)."""
         return self.apply_template(messages)
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:

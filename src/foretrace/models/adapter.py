@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,8 +18,8 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Req
 from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.models.address import Address, find_api_key
 from foretrace.models.base import ClosingModel, OnRetry, Server
-from foretrace.models.completion_builder import CompletionBuilder, max_stream_bytes
-from foretrace.models.http import HttpClient, parse_sse_line
+from foretrace.models.completion_builder import CompletionBuilder
+from foretrace.models.http import HttpClient
 from foretrace.models.server_errors import CROWDED, MAX_WAIT_S, ServerErrors
 
 T = TypeVar("T")
@@ -168,20 +167,6 @@ class Adapter(ClosingModel, ABC):
     async def close(self) -> None:
         await self.http.close()
 
-    async def read_stream(
-        self,
-        path: str,
-        body: object,
-        form: type[T],
-        builder: CompletionBuilder,
-        add_event: Callable[..., None],
-        parse_line: Callable[[bytes], bytes | None] = parse_sse_line,
-    ) -> CompletionBuilder:
-        """Send a request whose answer is a stream, and add each of its events to the completion."""
-        limit, add = max_stream_bytes(builder.request), functools.partial(add_event, builder=builder)
-        await self.http.read_stream(path, body, form, add, max_bytes=limit, parse_line=parse_line)
-        return builder
-
     def unknown_model(self, names: Iterable[str], remedy: str = "name one of those") -> ModelError:
         """The error for a name that the server does not list; otherwise every trace would record a wrong name."""
         known = sorted({*names})
@@ -191,7 +176,6 @@ class Adapter(ClosingModel, ABC):
         return self.http.errors.make("not_found", f"the server does not have this model ({told})", remedy)
 
     def _unsupported(self, what: str, capability: str) -> UsageError:
-        """The error for a request that needs something the server does not support."""
         reason = (self.capabilities or Capabilities()).reasons.get(capability, "it is not offered")
         return UsageError(f"{self.spec} at {self.endpoint} cannot {what}: {reason}")
 

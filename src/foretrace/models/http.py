@@ -58,7 +58,7 @@ class HttpClient:
         add: Callable[[T], None],
         *,
         max_bytes: int,
-        parse_line: Callable[[bytes], bytes | None],
+        is_sse: bool = True,
     ) -> None:
         """Send one request whose answer is a stream, and call `add` with each of its events.
 
@@ -67,13 +67,13 @@ class HttpClient:
         complete lines before that are read.
 
         Args:
-            parse_line: Returns the JSON of a line (not empty, without its line end), or `None` if the line has none.
+            is_sse: Whether the lines are server-sent events; otherwise each is JSON.
         """
         chunks: list[bytes] = []
 
         def read_lines(lines: bytes) -> None:
             for line in lines.split(b"\n"):
-                if (text := line.strip()) and (data := parse_line(text)) is not None:
+                if (text := line.strip()) and (data := parse_sse_line(text) if is_sse else text) is not None:
                     add(self.decode(data, form))
 
         try:

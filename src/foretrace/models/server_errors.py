@@ -313,7 +313,6 @@ def _parse_wait(text: str) -> float | None:
 
 
 def _parse_retry_after(retry_after: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for: a number, or a date."""
     if not retry_after:
         return None
     try:

@@ -55,7 +55,6 @@ def choose_hint(result: Result) -> str:
 
 
 def _format_error(result: Result) -> str:
-    """Why the code did not run, or what it raised; empty if it ran to its end."""
     if result.error is not None or not result.broken:
         return result.error or ""
     failed = result.run if result.run is not None and not result.run.ok else result.public
@@ -80,7 +79,6 @@ def _format_exception(error: RunError | None, ending: str, code: str) -> str:
 
 
 def _format_output(result: Result) -> str:
-    """The output of the code, and the tests on the answer so far."""
     lines: list[str] = []
     run: RunResult | None = result.run
     output = "" if run is None else run.stdout

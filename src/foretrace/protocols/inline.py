@@ -45,19 +45,10 @@ def ordered(words):
 """
 _END = "</tool_call>"
 _THINK_END = "</think>"
-_PYTHON_TOOL_NAMES = frozenset(
-    (
-        "",
-        "python",
-        "execute_python",
-        "run_python",
-        "python_interpreter",
-        "code_interpreter",
-        "ipython",
-        "execute",
-        "run",
-    )
-)
+_PYTHON_TOOL_NAMES = {
+    *("", "python", "execute_python", "run_python", "python_interpreter"),
+    *("code_interpreter", "ipython", "execute", "run"),
+}
 """Names that models use for the only tool, in lower case."""
 
 

@@ -50,7 +50,6 @@ class InterleavedForced(Interleaved):
 
 
 def _refuse_long(act: Act) -> Act:
-    """The act, refused if it is a block with too many lines."""
     lines = [line for line in act.code.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if act.handling != "append" or len(lines) <= MAX_LINES:
         return act

@@ -6,8 +6,6 @@ import ast
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +17,8 @@ import pytest
 from episodes.generating import plus
 from fakes.model_server import ModelServer
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ModelError, SandboxError, Setting, UsageError
-from foretrace.core.trace import Trace
+from foretrace.core.errors import ModelError, SandboxError, Setting
+from foretrace.core.trace import Trace, compute_trace_id
 from foretrace.envs.verifiers.attempts import (
     close_sandboxes,
     get_shared_sandbox,
@@ -35,7 +33,7 @@ from foretrace.envs.verifiers.setting_names import OPTIONS, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.servers.scripted import Scripted
-from foretrace.registry import make_protocol, make_sandbox
+from foretrace.registry import make_protocol
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
@@ -87,31 +85,18 @@ def test_an_attempt_is_a_rollout(box: Box, texts: list[str]) -> None:
     trace = box.run(rollout(box.episode(), Scripted.of(texts), Sampling()))
     report = run(box, Scripted.of(texts))
     assert (report["key"], read_reward(report)) == (trace.key, trace.outcome.reward)
-    kept = msgspec.convert(report["trace"], Trace)
-    assert (kept.task, kept.tools, kept.outcome.success) == (trace.task, trace.tools, trace.outcome.success)
-    assert [(m.role, m.content, m.tool_calls) for m in kept.messages] == [
-        (m.role, m.content, m.tool_calls) for m in trace.messages
-    ]
-    found, wanted = read_metrics(report), trace.outcome.metrics
-    assert {n: v for n, v in found.items() if n in wanted and n not in SECONDS} == {
-        n: v for n, v in wanted.items() if n not in SECONDS
-    }
+    assert compute_trace_id(msgspec.convert(report["trace"], Trace)) == compute_trace_id(trace)
     assert trace.outcome.tests is not None
-    assert found["pass_rate"] == trace.outcome.tests.passed / trace.outcome.tests.total
-    assert found["accuracy"] == float(bool(trace.outcome.success))
+    rate = trace.outcome.tests.passed / trace.outcome.tests.total
+    wanted = {"accuracy": float(bool(trace.outcome.success)), "pass_rate": rate} | trace.outcome.metrics
+    found = read_metrics(report)
+    assert found.keys() == wanted.keys() and all(found[name] == wanted[name] for name in wanted if name not in SECONDS)
 
 
 def test_a_run_that_is_stopped_is_judged(box: Box) -> None:
     report = run(box, refusing(1, "bad_request"), "max_turns")
     assert (read_reward(report), report["outcome"]["status"]) == (1.0, "limit")
     assert report["outcome"]["exit_reason"] == "max_turns"
-
-
-def test_a_context_that_is_full_ends_an_attempt(box: Box) -> None:
-    report = run(box, refusing(1, "overflow"))
-    assert (read_reward(report), report["outcome"]["exit_reason"]) == (1.0, "context")
-    with pytest.raises(ModelError):
-        run(box, refusing(0, "overflow"))
 
 
 def test_a_server_that_fails_leaves_no_reward(box: Box) -> None:
@@ -138,22 +123,9 @@ def test_what_a_run_leaves_open_is_our_default() -> None:
     assert read_sampling(given) == Sampling(temperature=0.2, max_tokens=50)
 
 
-def test_names_that_are_unknown() -> None:
-    for look_up in (
-        lambda: make_protocol("tols"),
-        lambda: make_sandbox(" , ", SandboxSettings()),
-        lambda: make_sandbox("nope", SandboxSettings()),
-    ):
-        with pytest.raises(UsageError):
-            look_up()
-
-
 def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:
     async def work() -> None:
-        one, other = (
-            SandboxSettings(workers=1, allow_weak_isolation=True),
-            SandboxSettings(workers=2, allow_weak_isolation=True),
-        )
+        one, other = (SandboxSettings(workers=number, allow_weak_isolation=True) for number in (1, 2))
         box = get_shared_sandbox("local", one)
         assert box is get_shared_sandbox("local", one) is not get_shared_sandbox("local", other)
         await box.start()
@@ -278,13 +250,6 @@ def test_what_is_raised_and_what_is_reported_name_the_same_options(box: Box) -> 
     assert (caught.value.kind, caught.value.retry_after_s) == ("bad_request", 2.0)
     assert caught.traceback[-1].name == "say"
     assert make_report(episode)["outcome"]["error"] == {"kind": "bad_request", "message": str(caught.value)}
-
-
-def test_without_the_library_an_import_says_what_to_install() -> None:
-    script = "import sys; sys.modules['verifiers'] = None; import foretrace_env"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "ImportError: the verifiers library is not there" in done.stderr
-    assert done.stderr.strip().endswith('pip install -e ".[verifiers]" in the checkout of foretrace')
 
 
 def test_the_wheel_holds_all_packages() -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.episodes.episode import Episode, make_view
-from foretrace.episodes.rollout import rollout
+from foretrace.episodes.episode import make_view
 from foretrace.models.base import ChatModel, Server, TokenModel
 from foretrace.models.demo_model.network import CHUNK_TOKENS, KVCache
 from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
@@ -23,8 +22,6 @@ from foretrace.models.servers.demo import Demo, load_checkpoint
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 from foretrace.registry import make_model
-from foretrace.sandbox.base import SandboxSettings
-from foretrace.sandbox.local import LocalSandbox
 
 T = TypeVar("T")
 FIXTURE = json.loads((Path(__file__).parent / "demo_logprobs.json").read_text(encoding="utf-8"))
@@ -213,22 +210,3 @@ def test_it_is_called_what_it_is() -> None:
     assert not able.reasoning_apart and "ten problems" in able.reasons["knowledge"]
     with pytest.raises(UsageError, match="no variants"):
         make_model("demo:large")
-
-
-def test_it_solves_what_it_knows_with_failures_and_repairs_on_the_way() -> None:
-    """Six problems, two attempts each, through the whole of an episode."""
-
-    async def run() -> list[Any]:
-        async with LocalSandbox(SandboxSettings(workers=2)) as sandbox, Demo() as model:
-            jobs = [
-                rollout(Episode(problem, Tools(), sandbox), model, Sampling(temperature=1.0, seed=seed))
-                for problem in list(Builtin().load())[:6]
-                for seed in range(2)
-            ]
-            return await asyncio.gather(*jobs)
-
-    outcomes = [trace.outcome for trace in asyncio.run(run())]
-    assert not any(outcome.error for outcome in outcomes)
-    assert sum(bool(outcome.success) for outcome in outcomes) >= 6
-    assert any(not outcome.success for outcome in outcomes)
-    assert sum(bool(outcome.metrics["recovered"]) for outcome in outcomes) >= 1

@@ -204,7 +204,6 @@ class CodeTraceEnv(BaseEnv):
             raise ForetraceError(why, Setting("ensure_scores_are_not_same"), ", or give more ", Setting("total_steps"))
 
     async def _run_evaluate(self) -> None:
-        """`evaluate`."""
         self.training = self.config.use_wandb = False
         await self._run(super()._run_evaluate)
 

@@ -19,9 +19,8 @@ from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import MASKED
 from foretrace.envs.trl.background_loop import BackgroundLoop
-from foretrace.envs.trl.generation import GenerateFunc, TrainedModel
+from foretrace.envs.trl.generation import BatchedModel, GenerateFunc, RequestBatcher, TrainedModel
 from foretrace.envs.trl.prompts import TASK_KEY, find_problem, resolve_problems, resolve_protocol
-from foretrace.envs.trl.request_batches import BatchedModel, RequestBatcher
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel
@@ -233,6 +232,5 @@ def _make_row(rollout: Rollout, prompt: list[int], end_id: int) -> dict[str, Any
 
 
 def _name_of(trainer: Any) -> str:
-    """Name of the trained model: the last part of its path."""
     config: Any = getattr(trainer.model, "config", None)
     return str(getattr(config, "_name_or_path", "") or "policy").rstrip("/").rpartition("/")[2]

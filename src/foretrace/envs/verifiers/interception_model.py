@@ -77,7 +77,6 @@ class InterceptionModel(OpenAI):
         return await super().attempt(request, may_be_empty=may_be_empty)
 
     async def complete(self, request: Request) -> Completion:
-        """Complete one request (see `models.base.ChatModel.complete`)."""
         completion = await super().complete(request)
         if not self._splits_thinking:
             return completion

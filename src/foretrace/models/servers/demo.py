@@ -82,7 +82,6 @@ class Demo(ClosingModel):
         return self._context_length
 
     async def complete(self, request: Request) -> Completion:
-        """Complete one request (see `base.ChatModel.complete`)."""
         return await self._run_in_thread(lambda: self._complete(request))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
@@ -92,7 +91,6 @@ class Demo(ClosingModel):
         return load_checkpoint()[0].render(messages)
 
     async def close(self) -> None:
-        """End its thread. May be called twice."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None

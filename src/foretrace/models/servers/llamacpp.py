@@ -21,7 +21,7 @@ from foretrace.models.adapter import (
     list_sampling,
 )
 from foretrace.models.address import Address, parse_address
-from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
 from foretrace.models.server_errors import public_cause
 
 _DEFAULT_URL = "http://127.0.0.1:8080"
@@ -111,11 +111,12 @@ class LlamaCpp(Adapter):
         builder.prompt_token_ids = tuple(ids)
         tail = _Tail()
 
-        def add(event: _Event, builder: CompletionBuilder) -> None:
+        def add(event: _Event) -> None:
             self._add_event(event, builder)
             tail.add(event)
 
-        await self.read_stream("/completion", self._make_body(ids, request), _Event, builder, add)
+        body, most = self._make_body(ids, request), max_stream_bytes(request)
+        await self.http.read_stream("/completion", body, _Event, add, max_bytes=most)
         if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.token_ids:
             await self._add_withheld_text(builder, tail)
         return builder

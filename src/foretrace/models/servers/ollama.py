@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
 from foretrace.models.adapter import Adapter, add_extra, count_prompt, drop_repeated_think, list_messages, list_sampling
 from foretrace.models.address import Address, parse_address
-from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
 from foretrace.models.server_errors import public_cause
 
 _DEFAULT_URL = "http://127.0.0.1:11434"
@@ -159,9 +160,12 @@ class Ollama(Adapter):
 
     async def _stream(self, path: str, body: dict[str, Any], request: Request) -> CompletionBuilder:
         builder = CompletionBuilder(self.http.errors, request)
-        return await self.read_stream(path, body, _Chunk, builder, self._add_chunk, parse_line=bytes)
+        most = max_stream_bytes(request)
+        add = functools.partial(self._add_chunk, builder)
+        await self.http.read_stream(path, body, _Chunk, add, max_bytes=most, is_sse=False)
+        return builder
 
-    def _add_chunk(self, chunk: _Chunk, builder: CompletionBuilder) -> None:
+    def _add_chunk(self, builder: CompletionBuilder, chunk: _Chunk) -> None:
         if chunk.error is not None:
             raise self.http.errors.from_stream(chunk.error)
         message = chunk.message or _Message()

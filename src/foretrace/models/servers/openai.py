@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +14,7 @@ from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
 from foretrace.models.adapter import Adapter, add_extra, count_prompt, list_file_names, list_messages
 from foretrace.models.address import Address, parse_address
-from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, cut_at_stop
-from foretrace.models.http import HttpClient
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, cut_at_stop, max_stream_bytes
 from foretrace.models.server_errors import MIN_REPLY_TOKENS, parse_overflow, public_cause
 
 _SMALL = Request(
@@ -29,6 +29,8 @@ _PARAMETER = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](sto
 _UNSUPPORTED = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0}
 _TOKEN_IDS = "return_token_ids"
+_SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
+"""Text that may be the name of a special token."""
 _LLAMA_OWNER = "llamacpp"
 """`owned_by` of a llama-server, which serves its model under any name."""
 _PREFILL = "1,2,3,4,5,6,7,8"
@@ -121,33 +123,8 @@ class _ModelList(msgspec.Struct):
     data: list[_ListedModel] | None = None
 
 
-_SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
-"""Text that may be the name of a special token."""
-
-
 class _Tokens(msgspec.Struct):
     tokens: list[int]
-
-
-async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[int]:
-    """Ids of a text. The server always encodes the names of special tokens as those tokens; if they must stay text,
-    opening brackets are tokenized separately, so that text from the environment cannot end a turn."""
-    if special or not _SPECIAL_TOKEN.search(text):
-        return await _tokenize(http, {"prompt": text}) if text else []
-    parts = [part for part in re.split(r"([<\[])", text) if part]
-    ids = {part: await _tokenize(http, {"prompt": part}) for part in dict.fromkeys(parts)}
-    return [token for part in parts for token in ids[part]]
-
-
-async def tokenize_messages(http: HttpClient, messages: Sequence[ChatMessage]) -> list[int]:
-    """Ids of messages in the model's template, ready for the assistant's reply."""
-    return await _tokenize(http, {"messages": list_messages(messages), "add_generation_prompt": True})
-
-
-async def _tokenize(http: HttpClient, what: dict[str, Any]) -> list[int]:
-    url = http.address.base.removesuffix("/v1") + "/tokenize"
-    body = {"model": http.errors.model, "add_special_tokens": False} | what
-    return (await http.request_json("POST", url, body, _Tokens)).tokens
 
 
 class OpenAI(Adapter):
@@ -167,10 +144,27 @@ class OpenAI(Adapter):
         return msgspec.structs.replace(address, base=base if base.endswith("/v1") else f"{base}/v1")
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        return await self.retry(lambda: tokenize_text(self.http, text, special=special))
+        return await self.retry(lambda: self._tokenize(text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        return await self.retry(lambda: tokenize_messages(self.http, messages))
+        return await self.retry(lambda: self._render(messages))
+
+    async def _tokenize(self, text: str, *, special: bool) -> list[int]:
+        """Ids of a text. The server always encodes the names of special tokens as those tokens; if they must stay text,
+        opening brackets are tokenized separately, so that text from the environment cannot end a turn."""
+        if special or not _SPECIAL_TOKEN.search(text):
+            return await self._ask_for_ids({"prompt": text}) if text else []
+        parts = [part for part in re.split(r"([<\[])", text) if part]
+        ids = {part: await self._ask_for_ids({"prompt": part}) for part in dict.fromkeys(parts)}
+        return [token for part in parts for token in ids[part]]
+
+    async def _render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        return await self._ask_for_ids({"messages": list_messages(messages), "add_generation_prompt": True})
+
+    async def _ask_for_ids(self, what: dict[str, Any]) -> list[int]:
+        url = self.http.address.base.removesuffix("/v1") + "/tokenize"
+        body = {"model": self.name, "add_special_tokens": False} | what
+        return (await self.http.request_json("POST", url, body, _Tokens)).tokens
 
     async def send(self, request: Request) -> CompletionBuilder:
         """Send one request. If prompt and reply do not fit into the context together, send it again with a lower token
@@ -196,8 +190,8 @@ class OpenAI(Adapter):
             prompt_tokens = len(request.prompt_ids)
         elif prompt_tokens is None:
             try:
-                prompt_tokens = len(await tokenize_messages(self.http, request.messages))
-                prompt_tokens += len(await tokenize_text(self.http, request.prefill, special=True))
+                prompt_tokens = len(await self._render(request.messages))
+                prompt_tokens += len(await self._tokenize(request.prefill, special=True))
             except ModelError:
                 return None
         left = overflow.context_tokens - prompt_tokens - 1  # SGLang refuses a reply that fits exactly
@@ -209,7 +203,8 @@ class OpenAI(Adapter):
         else:
             path, body = "/completions", self._make_text_body(request)
         builder = CompletionBuilder(self.http.errors, request, prompt_token_ids=request.prompt_ids)
-        await self.read_stream(path, body, _Event, builder, self._add_event)
+        add = functools.partial(self._add_event, builder)
+        await self.http.read_stream(path, body, _Event, add, max_bytes=max_stream_bytes(request))
         if "stop" in self.refused_parameters:  # the server does not stop there
             text, stop = cut_at_stop("".join(builder.text), request.stop)
             builder.text[:] = [text + (stop or "")]
@@ -328,14 +323,13 @@ class OpenAI(Adapter):
             reasons[_TOKEN_IDS] = f"refused in chat, so it is sent with prompts of ids only: {cause}"
 
     async def _try_token_ids(self, reasons: dict[str, str]) -> tuple[bool, bool]:
-        """Whether prompts of ids are accepted, and whether replies include ids."""
         try:
-            prompt = await tokenize_messages(self.http, _SMALL.messages)
+            prompt = await self._render(_SMALL.messages)
             if not prompt:  # llama-server has this path, but with other fields
                 why = "its /tokenize gives no ids for messages, as vLLM's does"
                 reasons["token_prompts"] = reasons["token_ids"] = why
                 return False, False
-            prompt += await tokenize_text(self.http, _PREFILL, special=False)
+            prompt += await self._tokenize(_PREFILL, special=False)
             asked = Request(prompt_ids=tuple(prompt), sampling=_SMALL.sampling)
             seen = await self.attempt(asked, may_be_empty=True)
         except ModelError as error:
@@ -348,7 +342,7 @@ class OpenAI(Adapter):
             reasons["token_ids"] = "the reply came without the ids of all tokens"
         return counted == len(prompt), seen.exact == "token"
 
-    def _add_event(self, event: _Event, builder: CompletionBuilder) -> None:
+    def _add_event(self, builder: CompletionBuilder, event: _Event) -> None:
         if event.error is not None or event.object == "error":
             raise self.http.errors.from_stream(event.error or event.message)
         builder.model = event.model or builder.model
@@ -407,7 +401,7 @@ class OpenAI(Adapter):
             "prompt": list(request.prompt_ids or ()),
             "max_tokens": request.sampling.max_tokens,
             "skip_special_tokens": False,
-            "return_token_ids": True,
+            _TOKEN_IDS: True,
         }
         if self._wants_logprobs(request):
             body["logprobs"] = 1
@@ -427,7 +421,7 @@ class OpenAI(Adapter):
         }
         body |= {name: value for name, value in self.neutral_sampling.items() if body.get(name) is None}
         if self.capabilities is not None and self.capabilities.token_ids:
-            body["return_token_ids"] = True
+            body[_TOKEN_IDS] = True
         return {name: value for name, value in body.items() if name not in self.refused_parameters}
 
     def _wants_logprobs(self, request: Request) -> bool:
