@@ -24,7 +24,7 @@ from foretrace.core.store import read_traces
 from foretrace.episodes.generate.progress import RunProgress
 from foretrace.models.servers.scripted import Scripted
 from foretrace.models.token_meter import TokenMeter
-from models.servers.test_openai_probe import picky
+from models.test_probe import picky
 
 RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
 WRONG = "<think>I take one.</think><code>\ndef inc(x):\n    return x - 1\n</code>"
