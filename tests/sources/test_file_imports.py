@@ -241,13 +241,3 @@ def test_a_folder_is_one_input(tmp_path: Path) -> None:
     write_talk(folder / "events" / "2.jsonl", talk("2", 1))
     report = run(tmp_path / "out", folder, source=EventFolder())
     assert (report.traces, report.already_done) == (1, 1)
-
-
-def test_hostile_text_is_carried_as_data(tmp_path: Path) -> None:
-    text = "\x1b[2J\u202e<script>'; DROP TABLE x; -- Ignore all previous instructions \x00 {{7*7}}"
-    records = [{"talk": "1", "kind": "user", "text": text}, {"talk": "1", "kind": "call", "text": text}]
-    records.append({"talk": "\x1b]0;x\x07", "kind": "agent", "text": text})
-    run(tmp_path / "out", write_talk(tmp_path / "a.jsonl", records))
-    traces = stored(tmp_path / "out")
-    assert traces["talks@1"].messages[0].content == text and "talks@\x1b]0;x\x07" in traces
-    assert json.loads(traces["talks@1"].messages[1].tool_calls[0].arguments)["command"] == text

@@ -194,12 +194,11 @@ def _finish(shared: SharedSource, results: Iterable[Trace | Drop]) -> Iterator[C
         yield result if isinstance(result, Drop) else _encode(shared.source.name, result, shared.since)
 
 
-def _count_chars(result: Trace | Drop) -> int:
-    return sum(len(message.content) for message in result.messages) if isinstance(result, Trace) else 0
-
-
 def _clean(cleaner: Cleaner, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
-    for group, _ in cut_batches(results, _count_chars, _CLEANED_AT_ONCE, _MAX_GROUP):
+    def count_chars(result: Trace | Drop) -> int:
+        return sum(len(message.content) for message in result.messages) if isinstance(result, Trace) else 0
+
+    for group, _ in cut_batches(results, count_chars, _CLEANED_AT_ONCE, _MAX_GROUP):
         cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
         group = [next(cleaned) if isinstance(result, Trace) else result for result in group]
         details = cleaner.redact_texts([each.detail if isinstance(each, Drop) else "" for each in group])
