@@ -174,8 +174,6 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
             failed = Drop("unreadable_file", f"cannot read: {error.strerror or error}")
         except SourceError as error:
             failed = Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
-        except RowError as error:
-            failed = error.drop
     if wrong.text:
         failed = Drop(INTERNAL_ERROR, wrong.text)
     if failed is not None:
