@@ -100,6 +100,8 @@ def test_one_session_in_two_files(tmp_path: Path) -> None:
         report = run(tmp_path / name, *order)
         assert report.traces == 1 and report.grown + report.already_done == 2 and not report.drops
         assert len(stored(tmp_path / name)["talks@1"].messages) == 7
+        cut = write_talk(tmp_path / "cut.jsonl", talk("1", 3)[:-1])  # before the last result
+        assert run(tmp_path / name, cut).already_done == 1 and len(stored(tmp_path / name)["talks@1"].messages) == 7
     other = write_talk(tmp_path / "other.jsonl", [{**r, "text": r["text"] + "!"} for r in talk("1", 9)])
     report = run(tmp_path / "up", other)
     assert dict(report.drops) == {"key_conflict": 1}

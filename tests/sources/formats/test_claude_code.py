@@ -221,3 +221,21 @@ def test_the_snapshot_of_the_prompt_is_the_system_message_and_names_the_tools(tm
         ("system", "You are verbose."), ("assistant", "and more"),
     ]  # fmt: skip
     assert [(tool.name, tool.parameters) for tool in trace.tools] == [("Read", '{"type": "object"}')]
+
+
+def test_what_no_message_says_is_in_extra_under_its_own_name(tmp_path: Path) -> None:
+    cited = {**text("It is so."), "citations": [{"url": "https://example.org/a", "title": "A"}]}
+    usage = {"output_tokens": 3, "service_tier": "standard"}
+    records = chain(
+        line("user", "go", brandNew={"deep": [1]}),
+        line("assistant", [cited, call("t1", command="ls")], message={"usage": usage}),
+        line("user", [result("t1", "a")], toolUseResult={"stdout": "a\nb", "stderr": "", "interrupted": False}),
+        line("user", [result("t1", "x" * 30)], toolUseResult={"stdout": "x" * 30, "originalFile": "y z" * 3000}),
+    )
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
+    asked, said, ran, again = read.messages
+    assert asked.extra["brandNew"] == {"deep": [1]} and said.extra["usage"] == usage
+    assert said.extra["content"] == [{"citations": cited["citations"]}]
+    assert ran.extra["toolUseResult"] == {"stdout": "a\nb", "interrupted": False}
+    assert "toolUseResult" not in again.extra, "a copy is not kept twice"
+    assert read.account.notes["long texts, left out: originalFile"] == 1
