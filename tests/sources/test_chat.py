@@ -12,7 +12,7 @@ from foretrace.core.errors import UsageError
 from foretrace.core.trace import Task, Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
-from foretrace.sources.base import UNCLEAR, RowError
+from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
 from sources.raw_rows import native_call, write_jsonl
@@ -213,18 +213,3 @@ def test_tools_of_bedrock_and_gemini(columns: dict[str, Any], names: list[str]) 
     assert isinstance(trace, Trace) and [tool.name for tool in trace.tools] == names
     if names:
         assert trace.messages[1].tool_calls[0].arguments == '{"n": 5}' and "properties" in trace.tools[0].parameters
-
-
-def test_tools_of_a_logged_request() -> None:
-    body = {"messages": [{"role": "user", "content": [{"text": "Go."}]}], "toolConfig": {"tools": SPECS}}
-    said = {"output": {"message": {"role": "assistant", "content": [{"text": "Gone."}]}}}
-    row = {"input": {"inputBodyJson": body}, "output": {"outputBodyJson": said}}
-    trace = Chat().to_trace(row, RowRef(0))
-    assert isinstance(trace, Trace) and [tool.name for tool in trace.tools] == ["f"]
-
-
-@pytest.mark.parametrize(("status", "expected"), [("success", True), ("Failed", False), ("completed", None)])
-def test_a_status_that_says_yes_or_no_is_the_success(status: str, expected: bool | None) -> None:
-    trace = read({"messages": [USER, {"role": "assistant", "content": "x"}], "status": status})
-    assert trace.outcome.success is expected and ("status" in trace.extra) is (expected is None)
-    assert UNCLEAR not in trace.extra

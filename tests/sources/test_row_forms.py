@@ -78,22 +78,14 @@ def test_responses_items() -> None:
 def test_turns_whose_text_is_elsewhere() -> None:
     """nebius: the system text is in `system_prompt`."""
     turns = [
-        {"role": "system", "text": None, "system_prompt": "SETTING", "mask": False},
-        {"role": "user", "text": "Issue", "system_prompt": None},
-        {"role": "ai", "text": "Look.\n```\nls\n```", "system_prompt": None},
-        {"role": "user", "text": "a.py\n(Current directory: /r)\nbash-$", "system_prompt": None},
-        {"role": "ai", "text": "Done.\n```\nsubmit\n```", "system_prompt": None},
-    ]
-    row = {"instance_id": "o__r-1", "trajectory": turns, "model_name": "m", "exit_status": "submitted"}
-    trace = read(row)
-    assert sketch(trace) == [
-        ("system", "SETTING", []),
-        ("user", "Issue", []),
-        ("assistant", turns[2]["text"], ["bash"]),
-        ("tool", turns[3]["text"], []),
-        ("assistant", turns[4]["text"], ["submit"]),
-    ]
-    assert (trace.task.id, trace.task.group) == ("o__r-1", "o/r") and trace.outcome.exit_reason == "submitted"
+        {"role": "system", "text": None, "system_prompt": "SETTING"}, {"role": "user", "text": "Issue"},
+        {"role": "ai", "text": "Look.\n```\nls\n```"}, {"role": "user", "text": "a.py\nbash-$"},
+    ]  # fmt: skip
+    found = sketch(read({"trajectory": turns}))
+    assert [(role, calls) for role, _, calls in found] == [
+        ("system", []), ("user", []), ("assistant", ["bash"]), ("tool", []),
+    ]  # fmt: skip
+    assert found[0][1] == "SETTING" and found[3][1] == turns[3]["text"]
 
 
 def test_parallel_lists_and_a_system_column() -> None:
@@ -118,27 +110,6 @@ def test_a_transcript_as_one_text() -> None:
         ("assistant", "Your balance is 3.", 3),
         ("user", "bye", 4),
     ]
-
-
-def test_web_states_and_actions() -> None:
-    def act(name: str, **given: str) -> dict[str, Any]:
-        return {"metadata": {"cot": "I go."}, "action": {"action_type": 6, "action_name": name, "answer": "", **given}}
-
-    states = [{"url": "http://a", "axtree": "one"}, act("click", element_id="7"), {"url": "http://b", "axtree": "two"}]
-    trace = read({"task_id": 3, "intent": "Buy it", "trajectory": [*states, act("stop", answer="yes")]})
-    assert [(m.role, m.author) for m in trace.messages] == [
-        ("user", "user"),
-        ("user", "environment"),
-        ("assistant", "model"),
-        ("tool", "environment"),
-        ("assistant", "model"),
-    ]
-    calls = [c for m in agent(trace) for c in m.tool_calls]
-    assert [(c.name, json.loads(c.arguments)) for c in calls] == [
-        ("click", {"element_id": "7"}),
-        ("stop", {"answer": "yes"}),
-    ]
-    assert trace.task.id.startswith("3-") and trace.task.group == "3"
 
 
 def test_map_names_role_and_content() -> None:

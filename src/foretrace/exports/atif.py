@@ -125,12 +125,8 @@ def _make_steps(messages: Sequence[Message], children: Sequence[Trace], lost: Fi
 def _make_content(message: Message) -> str | list[dict[str, Any]]:
     """Text, or its pieces with the images between them that the format can name."""
     text = message.prefix + message.content
-    shown = list(filter(_can_show, message.parts))
+    shown = [p for p in message.parts if p.ref and p.media_type in _IMAGES and p.type == p.media_type.partition("/")[0]]
     return list_parts(text, shown, _make_image) if shown else text
-
-
-def _can_show(part: Part) -> bool:
-    return bool(part.ref) and part.media_type in _IMAGES and part.type == part.media_type.partition("/")[0]
 
 
 def _make_image(part: Part) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Message, Part, ToolCall, Trace
+from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
 from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.exports.base import Exported, Family, TraceFormat, find_losses, list_parts
@@ -83,7 +83,13 @@ def make_text(message: Message) -> str | list[dict[str, Any]]:
         # Unreadable calls stay in the text: their arguments may be incomplete.
         readable = tuple(call for call in message.tool_calls if call.error is None)
         text = remove_calls(msgspec.structs.replace(message, tool_calls=readable))
-    return list_parts(text, message.parts, _make_part) if message.parts else text
+    if not message.parts:
+        return text
+    return list_parts(
+        text,
+        message.parts,
+        lambda part: {"type": part.type, part.type: {"url": part.ref}} if part.ref else msgspec.to_builtins(part),
+    )
 
 
 def _has_native_calls(message: Message) -> bool:
@@ -97,10 +103,6 @@ def write_call(call: ToolCall, own: str) -> dict[str, Any]:
     raw = call.extra.get("raw")
     arguments = raw if call.error is not None and isinstance(raw, str) else call.arguments
     return {"id": own, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _make_part(part: Part) -> dict[str, Any]:
-    return {"type": part.type, part.type: {"url": part.ref}} if part.ref else msgspec.to_builtins(part)
 
 
 PLUGIN = Chat

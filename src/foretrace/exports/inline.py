@@ -43,8 +43,8 @@ def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
     if the ids of the whole message are uncertain; `prompt_token_ids` are those before it. Logprobs are natural-log
     probabilities, 0.0 where the mask is 0, and `None` if any is missing.
     """
-    opening = _find_opening(trace.messages)
-    rest = trace.messages[len(opening) :]
+    first = next((i for i, message in enumerate(trace.messages) if message.role == "assistant"), len(trace.messages))
+    opening, rest = trace.messages[:first], trace.messages[first:]
     reason = _find_refusal(opening, rest)
     if reason:
         return Drop(reason)
@@ -68,11 +68,6 @@ def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
         "spans": spans,
         **_make_token_columns(rest),
     }
-
-
-def _find_opening(messages: Sequence[Message]) -> Sequence[Message]:
-    first = next((i for i, message in enumerate(messages) if message.role == "assistant"), len(messages))
-    return messages[:first]
 
 
 def _find_refusal(opening: Sequence[Message], rest: Sequence[Message]) -> str:

@@ -73,7 +73,9 @@ def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = Fals
             continue
         made: dict[str, Any] = {"role": message.role}
         if message.role == "user" and (images := [*filter(_is_image, message.parts)]):
-            made["content"] = list_parts(message.content, images, _make_image)
+            made["content"] = list_parts(
+                message.content, images, lambda part: {"type": "image_url", "image_url": {"url": part.ref}}
+            )
         else:
             made["content"] = make_text(msgspec.structs.replace(message, parts=()))
         if message.role == "assistant":
@@ -90,10 +92,6 @@ def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = Fals
 def _is_image(part: Part) -> bool:
     """Whether the chat API can fetch it."""
     return "image" in part.type and part.ref is not None and part.ref.startswith(("https://", "http://"))
-
-
-def _make_image(part: Part) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": part.ref}}
 
 
 def _find_weight(message: Message) -> int | None:

@@ -168,7 +168,12 @@ def _make_message(message: Message, ids: Sequence[str], call_id: str) -> dict[st
     if message.role == "tool":
         parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
     else:
-        parts = list_parts(text, filter(_has_address, message.parts), _make_address, key="content")
+        parts = list_parts(
+            text,
+            filter(_has_address, message.parts),
+            lambda part: {"type": "uri", "modality": part.type, "mime_type": part.media_type, "uri": part.ref},
+            key="content",
+        )
     if message.role == "assistant":
         if message.reasoning:
             parts.append({"type": "reasoning", "content": message.reasoning})
@@ -178,10 +183,6 @@ def _make_message(message: Message, ids: Sequence[str], call_id: str) -> dict[st
 
 def _has_address(part: Part) -> bool:
     return bool(part.ref) and not str(part.ref).startswith("data:")
-
-
-def _make_address(part: Part) -> dict[str, Any]:
-    return {"type": "uri", "modality": part.type, "mime_type": part.media_type, "uri": part.ref}
 
 
 def _make_call(call: ToolCall, own_id: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.trace import Message, Outcome, Task, Trace
+from foretrace.core.trace import Outcome, Task, Trace
 from foretrace.encodings.call_pattern import CallPattern
 from foretrace.encodings.web_actions import WEB_VERBS
 from foretrace.rows.base import Drop, Hub, RowRef
@@ -45,7 +45,6 @@ FIELDS = {
         *("success", "resolved", "passed", "outcome.success", "is_correct", "meta.is_correct", "is_resolved"),
         *_FLAGS,
         *_REWARDS,
-        "status",
     ),
     "reward": ("reward", "score", *_REWARDS[1:]),
     "model": (
@@ -104,7 +103,9 @@ class Chat:
             except RowError as error:  # still a conversation: its Drop says why it cannot be read
                 refused = refused or f"a conversation that is refused ({error.drop.reason})"
                 continue
-            if found is not None and (len(head.start) >= MAX_HEAD or _has_agent(found)):
+            if found is None:
+                continue
+            if len(head.start) >= MAX_HEAD or any(is_agent(item) for _, item in flatten_turns(found.turns)):
                 return found.form
         return refused
 
@@ -126,7 +127,9 @@ class Chat:
         tools = tools or known
         raw_id = fields.get("id")
         own = make_row_id(row) if raw_id is None else raw_id
-        if raw_id is not None and (_COUNTER.fullmatch(raw_id) or _is_web_step(messages)):
+        said = [m for m in messages if m.role == "assistant"]
+        is_web_step = len(said) == 1 and any(c.span is not None and c.name in WEB_VERBS for c in said[0].tool_calls)
+        if raw_id is not None and (_COUNTER.fullmatch(raw_id) or is_web_step):
             # Such an id counts the rows of a file, or names the task that each row is one step of.
             own = f"{raw_id}-{digest(make_row_id(row))}"
         instance = fields.get("instance") or f"chat:{digest(find_task_text(messages) or own)}"
@@ -185,7 +188,7 @@ class Chat:
             if (value := read(raw)) is not None:
                 fields[field] = value
                 used.add(column)
-            elif field == "success" and raw not in (None, "") and raw == raw and column not in (*_REWARDS, "status"):
+            elif field == "success" and raw not in (None, "") and raw == raw and column not in _REWARDS:
                 unclear[field] = f"{column} is {raw!r}"[:_MAX_SHOWN_VALUE]
         return fields, used
 
@@ -201,16 +204,11 @@ def _read_text(value: Any) -> str | None:
     return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
 
 
-def _read_number(value: Any) -> float | None:
-    is_cell = isinstance(value, str) and _NUMBER.fullmatch(value)  # from a table
-    return as_number(float(value) if is_cell else value)
-
-
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("id", "instance", "group", "model", "exit_reason"), _read_text),
     "tools": lambda value: read_tool_specs(value) or None,
     "success": read_success,
-    "reward": _read_number,
+    "reward": lambda value: as_number(float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value),
     "license": lambda value: value if isinstance(value, str) and value.strip() else None,
 }
 """How the fields of a row outside the conversation are read; `None` for a value that the field cannot hold."""
@@ -223,10 +221,6 @@ def _read_list(value: Any) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _has_agent(found: FoundTurns) -> bool:
-    return any(is_agent(item) for _, item in flatten_turns(found.turns))
-
-
 def _has_path(row: dict[str, Any], path: str) -> bool:
     if path in row:
         return True
@@ -236,12 +230,6 @@ def _has_path(row: dict[str, Any], path: str) -> bool:
         return get_path(row, path) is not None
     except RowError:
         return False
-
-
-def _is_web_step(messages: tuple[Message, ...]) -> bool:
-    """Whether the row is one step of a longer visit to a page."""
-    said = [m for m in messages if m.role == "assistant"]
-    return len(said) == 1 and any(call.span is not None and call.name in WEB_VERBS for call in said[0].tool_calls)
 
 
 PLUGIN = Chat

@@ -174,8 +174,6 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
             failed = Drop("unreadable_file", f"cannot read: {error.strerror or error}")
         except SourceError as error:
             failed = Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
-        except RowError as error:
-            failed = error.drop
     if wrong.text:
         failed = Drop(INTERNAL_ERROR, wrong.text)
     if failed is not None:
@@ -194,12 +192,11 @@ def _finish(shared: SharedSource, results: Iterable[Trace | Drop]) -> Iterator[C
         yield result if isinstance(result, Drop) else _encode(shared.source.name, result, shared.since)
 
 
-def _count_chars(result: Trace | Drop) -> int:
-    return sum(len(message.content) for message in result.messages) if isinstance(result, Trace) else 0
-
-
 def _clean(cleaner: Cleaner, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
-    for group, _ in cut_batches(results, _count_chars, _CLEANED_AT_ONCE, _MAX_GROUP):
+    def count_chars(result: Trace | Drop) -> int:
+        return sum(len(message.content) for message in result.messages) if isinstance(result, Trace) else 0
+
+    for group, _ in cut_batches(results, count_chars, _CLEANED_AT_ONCE, _MAX_GROUP):
         cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
         group = [next(cleaned) if isinstance(result, Trace) else result for result in group]
         details = cleaner.redact_texts([each.detail if isinstance(each, Drop) else "" for each in group])

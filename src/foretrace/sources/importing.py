@@ -345,7 +345,11 @@ class FileImport(msgspec.Struct, frozen=True):
         states = [*map(self._look_at, self.paths)]
         waiting = [state for state in states if not state.cursor.done]
         batches = cut_batches(waiting, lambda state: state.size, _FILES_BYTES, _MAX_FILES)
-        jobs = (_make_file_job(shared, [state.path for state in batch], weight) for batch, weight in batches)
+        jobs = (
+            Job(read_files, given, max(1, weight), lambda given=given: stream_files(*given), shared.path is None)
+            for batch, weight in batches
+            for given in [(shared, [state.path for state in batch])]
+        )
         return Stage(jobs, lambda results: self._take(states, itertools.chain.from_iterable(results)))
 
     def _look_at(self, path: Path) -> _FileState:
@@ -378,10 +382,6 @@ class FileImport(msgspec.Struct, frozen=True):
             )
             left = None if left is None else left - cursor.rows
             run.progress(doing, number, len(waiting))
-
-
-def _make_file_job(shared: SharedSource, paths: Sequence[Path], weight: int) -> Job[list[FileReading]]:
-    return Job(read_files, (shared, paths), max(1, weight), lambda: stream_files(shared, paths), shared.path is None)
 
 
 def _join_name(*parts: str) -> str:

@@ -244,7 +244,10 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
     for file, others in zip(found.files, read_with, strict=True):
         if companions and is_companion(file.path):
             found.companions += 1
-        elif since is not None and _find_last_change([file.path, *others]) < since:
+        elif (
+            since is not None
+            and max((s.changed_ns for s in list_states([file.path, *others])), default=0) < since * 1e9
+        ):
             found.too_old += 1
         else:
             kept.append(file)
@@ -255,11 +258,6 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
         found.unknown_count -= len(found.unknown) - len(unknown)
         found.unknown = unknown
         found.ambiguous = [file for file in found.ambiguous if not is_companion(file.path)]
-
-
-def _find_last_change(paths: Sequence[Path]) -> float:
-    """Time of the last change to any of these files or to files in these folders, in seconds since 1970."""
-    return max((state.changed_ns for state in list_states(paths)), default=0) / 1e9
 
 
 class FileState(NamedTuple):

@@ -306,26 +306,22 @@ def find_reply(body: Row) -> Row | None:
 
 
 def _find_halves(row: Row) -> FoundTurns | None:
-    """`prompt` with a `completion` or `response`; turns in `input` with a text in `output`."""
+    """`prompt` with a `completion` or `response`."""
     reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
-    prompt = "prompt"
-    if reply is None and isinstance(row.get("output"), str) and _list_turns(row.get("input")):
-        # Only next to turns: two texts in these columns are an instruction and its answer.
-        prompt, reply = "input", "output"
-    if reply is not None and (found := _find_rendered_halves(row, prompt, reply)) is not None:
+    if reply is not None and (found := _find_rendered_halves(row, reply)) is not None:
         return found
-    asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
+    asked, said = _make_turns(row.get("prompt"), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
     if len(said) == 1 and _are_calls(calls := decode_nested(row.get("tool_calls"))):
         said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
-    return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
+    return FoundTurns(turns, frozenset({"prompt", reply}), f"columns prompt and {reply}")
 
 
-def _find_rendered_halves(row: Row, prompt: str, reply: str) -> FoundTurns | None:
+def _find_rendered_halves(row: Row, reply: str) -> FoundTurns | None:
     """Two halves of a text with the tokens of a chat template, as in rollouts of a trainer."""
-    before, after = row.get(prompt), row.get(reply)
+    before, after = row.get("prompt"), row.get(reply)
     if not isinstance(before, str) or not isinstance(after, str):
         return None
     asked, turns = split_template(before), split_template(before + after)
@@ -334,7 +330,7 @@ def _find_rendered_halves(row: Row, prompt: str, reply: str) -> FoundTurns | Non
     if not count or not any(map(is_agent, turns[count:])):
         return None
     both: Turns = [*((None, turn) for turn in turns[:count]), *enumerate(turns[count:])]
-    return FoundTurns(both, frozenset({prompt, reply}), f"columns {prompt} and {reply} are a text of a chat template")
+    return FoundTurns(both, frozenset({"prompt", reply}), f"columns prompt and {reply} are a text of a chat template")
 
 
 def _are_calls(value: Any) -> bool:

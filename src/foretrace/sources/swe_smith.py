@@ -150,15 +150,14 @@ def _read_tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
         if ended and (head := _FUNCTION.match(block)):
             about, _, parameters = block[head.end() :].partition("Parameters:\n")
             about = about.strip().removeprefix("Description:").strip()
-            tools.append(ToolSpec(name=head[1], description=about, parameters=_make_parameter_schema(parameters)))
+            found: list[tuple[str, str, str, str]] = _PARAMETER.findall(parameters)
+            schema = {
+                "type": "object",
+                "properties": {name: {"type": kind, "description": text} for name, kind, _, text in found},
+                "required": [name for name, _, need, _ in found if need == "required"],
+            }
+            tools.append(ToolSpec(name=head[1], description=about, parameters=msgspec.json.encode(schema).decode()))
     return tuple(tools)
-
-
-def _make_parameter_schema(text: str) -> str:
-    found: list[tuple[str, str, str, str]] = _PARAMETER.findall(text)
-    properties = {name: {"type": kind, "description": about} for name, kind, _, about in found}
-    required = [name for name, _, need, _ in found if need == "required"]
-    return msgspec.json.encode({"type": "object", "properties": properties, "required": required}).decode()
 
 
 PLUGIN = SweSmith

@@ -169,17 +169,12 @@ def _make_message(role: str, text: str, index: int, retry: bool, shared: bool) -
             extra={"shared_with_sibling": True} if shared else {},
         )
     elif role == "function":
-        message = Message(role="tool", author="environment", is_error=_find_error_flag(text), raw_role=role)
+        failed = not text.startswith('{"error": ""') if text.startswith('{"error": "') else None
+        message = Message(role="tool", author="environment", is_error=failed, raw_role=role)
     else:
         own = "system" if role == "system" else "user"
         message = Message(role=own, author="environment" if retry else "user")
     return msgspec.structs.replace(message, content=text, turn=index, raw_index=index)
-
-
-def _find_error_flag(text: str) -> bool | None:
-    if not text.startswith('{"error": "'):
-        return None
-    return not text.startswith('{"error": ""')
 
 
 def _find_outcome(messages: tuple[Message, ...]) -> Outcome:

@@ -130,10 +130,3 @@ def test_harbor_says_which_task_and_reward(
     trace, _ = read_one("atif", path)
     assert (trace.task.id, trace.outcome.success, trace.outcome.reward) == ("org/clamp", success, reward)
     assert trace.outcome.status == status and list(Atif().list_companions(path)) == [result]
-
-
-def test_a_result_that_is_not_harbors_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / "agent").mkdir()
-    write_document(tmp_path / "result.json", {"task_name": "x"})
-    trace, _ = read_one("atif", write_document(tmp_path / "agent" / "t.json", document(user("a"), agent("b"))))
-    assert trace.task.id != "x" and trace.outcome.success is None

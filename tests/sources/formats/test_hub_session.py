@@ -44,8 +44,3 @@ def test_drift_and_damage_are_counted(tmp_path: Path) -> None:
     assert not traces and drop.reason == "no_agent_turn" and "1 tool_usage" in drop.detail
     assert account.unknown == {"tool_usage": 1, "message of 'critic'": 1}
     assert account.dropped == {"no_session": 1} and account.waiting == 1
-
-
-def test_a_grown_file_keeps_its_key(tmp_path: Path) -> None:
-    short = read_one("hub_session", write_lines(tmp_path / "a", TALK[:4]))[0]
-    assert short.key == read_one("hub_session", write_lines(tmp_path / "b", TALK))[0].key

@@ -104,6 +104,7 @@ NO_LISTS: dict[str, list[dict[str, Any]]] = {
     "choices": [{"choices": [{"index": n, "message": say("assistant", "a")} for n in range(2)]}],
     "choices without a number": [{"candidates": [{"message": say("assistant", "a")}] * 2}],
     "a stream": [say("user", "Hi."), *[{"model": "m", "message": say("assistant", "a"), "done": False}] * 3],
+    "questions": [say("user", f"question {n}") for n in range(4)],
     "staff": [{"name": "Bob", "role": "user", "text": "bio"}, {"name": "Al", "role": "agent", "text": "bio"}],
     "mails": [{"from": "user", "to": "b", "message": "x"}, {"from": "bot", "to": "u", "message": "y"}],
     "a log with a few messages": [say("user", "q"), say("assistant", "a"), *[{"type": "tool_ran"}] * 9],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sources.formats.reading import SHARED, count, needs_shared, read, read_one, recognize, write_document
+from sources.formats.reading import SHARED, count, needs_shared, read_one, recognize, write_document
 
 FILE = SHARED / "formats" / "mini_swe_agent_v2" / "text_actions.traj.json"
 T = 1_795_000_000.0
@@ -72,9 +72,3 @@ def test_items_of_the_responses_api(tmp_path: Path) -> None:
 def test_how_it_ended(ended: str | None, status: str, tmp_path: Path) -> None:
     made = document({"role": "user", "content": "go"}, {"role": "assistant", "content": "x"}, exit_status=ended)
     assert read_one("mini_swe_agent", write_document(tmp_path / "t", made))[0].outcome.status == status
-
-
-def test_a_run_that_never_began(tmp_path: Path) -> None:
-    path = write_document(tmp_path / "t", document({"role": "system", "content": "s"}, {"role": "critic"}))
-    traces, (drop,), account = read("mini_swe_agent", path)
-    assert not traces and drop.reason == "no_agent_turn" and account.unknown == {"message of 'critic'": 1}

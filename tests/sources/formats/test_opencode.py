@@ -200,12 +200,6 @@ def test_sessions_that_a_session_started_and_what_was_reverted(tmp_path: Path) -
     assert count(found.traces[0])["turns"] == 1 and found.account.ignored == {"abandoned branch": 4}
 
 
-def test_a_session_without_an_agents_turn_is_said(tmp_path: Path) -> None:
-    found = read_database(tmp_path, [user("go"), ({"role": "odd", "time": {}}, [text("x")])])
-    assert [d.reason for d in found.drops] == ["no_agent_turn"] and "1 message user" in found.drops[0].detail
-    assert found.account.unknown == {"message odd": 1} and found.account.ignored == {"part of an unknown message": 1}
-
-
 def read_error(path: Path) -> str:
     with pytest.raises(SourceError) as caught:
         list(OpenCode().read_traces(path, Account()))

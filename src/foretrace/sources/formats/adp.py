@@ -121,7 +121,9 @@ def _add_action(
 def _add_observation(talk: Conversation, item: dict[str, Any], kind: str, at: int, open_calls: list[str]) -> None:
     text, source = _write_observation(item, kind), item.get("source")
     extra = find_unknown_fields(item, _ITEM)
-    more: dict[str, Any] = {"parts": _find_image(item, kind), "raw_role": as_text(source) or kind, "extra": extra}
+    image = item if kind == "image_observation" else get_dict(item, "image_observation")
+    parts = (Part(type="image", ref=get_text(image, "content") or None),) if image else ()
+    more: dict[str, Any] = {"parts": parts, "raw_role": as_text(source) or kind, "extra": extra}
     call_id = get_text(item, "tool_call_id")
     if not call_id and open_calls:
         call_id = open_calls.pop(0)
@@ -138,11 +140,6 @@ def _write_observation(item: dict[str, Any], kind: str) -> str:
         shown = (get_text(item, "url"), get_text(item, "axtree"))
         return "\n\n".join(filter(None, shown)) or get_text(item, "html")
     return "" if kind == "image_observation" else write_text(item.get("content"))
-
-
-def _find_image(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    image = item if kind == "image_observation" else get_dict(item, "image_observation")
-    return (Part(type="image", ref=get_text(image, "content") or None),) if image else ()
 
 
 PLUGIN = Adp

@@ -30,15 +30,10 @@ class GeminiCli:
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By `sessionId` and `projectHash`, or by messages of type gemini; early files by a `history` of `parts`."""
+        """By `sessionId` and `projectHash`; early files by a `history` of `parts`."""
         first = head.first
         if get_text(first, "sessionId") and get_text(first, "projectHash"):
             return "sessionId and projectHash"
-        messages = get_dicts(first, "messages")
-        kinds = {get_text(message, "type") for message in messages[:-1] or messages}  # the last one may be cut off
-        is_known = kinds <= _AGENT | _NOTICES | {"user"} and "gemini" in kinds
-        if is_known and all("timestamp" in m for m in messages[:-1]):
-            return "messages of type gemini with a timestamp"
         history = get_dicts(first, "history")
         is_history = history and {"role", "parts"} <= history[0].keys() and "messages" not in first
         return "a history of roles and parts" if is_history else None

@@ -68,7 +68,11 @@ class InspectAI:
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        header, samples = _read_archive(path) if _is_archive(read_head(path)) else _read_log(path)
+        if _is_archive(read_head(path)):
+            header, samples = _read_archive(path)
+        else:
+            log = _decode(path.read_bytes())
+            header, samples = as_dict(log), [log] if isinstance(log, Drop) else get_list(log, "samples")
         found = 0
         for sample in samples:
             found += 1
@@ -234,11 +238,6 @@ def _read_archive(path: Path) -> tuple[dict[str, Any], Iterable[Any]]:
     headers = [as_dict(_read_member(archive, name)) for name in ("header.json", "_journal/start.json") if name in names]
     samples = (_read_member(archive, name) for name in names if name.startswith("samples/"))
     return next(filter(None, headers), {}), samples
-
-
-def _read_log(path: Path) -> tuple[dict[str, Any], Iterable[Any]]:
-    value = _decode(path.read_bytes())
-    return ({}, [value]) if isinstance(value, Drop) else (as_dict(value), get_list(value, "samples"))
 
 
 def _resolve_attachments(value: Any, attachments: dict[str, Any]) -> Any:

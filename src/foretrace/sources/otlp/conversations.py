@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -183,16 +183,6 @@ class Conversations:
         """Whether an ancestor, with only spans of kind `other` in between, reports the same event."""
         return next((above.kind for above in self._climb(span) if above.kind != "other"), "") == span.kind
 
-    def _list_reports_below(self, span: Span) -> Iterable[Span]:
-        """The spans below one that report the same event."""
-        waiting, seen = [span], 0
-        while waiting and (seen := seen + 1) <= _MAX_ANCESTORS:
-            for child in self._children.get(waiting.pop().key, ()):
-                if child.kind == span.kind:
-                    yield child
-                elif child.kind == "other":
-                    waiting.append(child)
-
     def _add_run(self, span: Span) -> None:
         result = next((value for name in _RESULTS if (value := span.attributes.get(name)) is not None), None)
         tool = span.get_text("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name
@@ -212,7 +202,7 @@ class Conversations:
         replies[span.trace_id, response] = span
         exchange = read_exchange(span)
         if exchange.reply is None:
-            inner = map(read_exchange, self._list_reports_below(span))
+            inner = (read_exchange(child) for child in self._children.get(span.key, ()) if child.kind == "model")
             exchange = next((found for found in inner if found.reply is not None), exchange)
             exchange.span = span
         account.use()

@@ -114,24 +114,20 @@ def read_exchange(span: Span) -> Exchange:
     reason = next(iter(reasons), None) if isinstance(reasons, list) else reasons
     tokens = [as_count(next((n for name in names if (n := attributes.get(name)) is not None), None))
               for names in (_PROMPT_TOKENS, _REPLY_TOKENS)]  # fmt: skip
+    said = [name for name in attributes if name.startswith("llm.output_messages.")]
     exchange = Exchange(
         span=span,
         inputs=inputs,
         reply=reply,
         finish_reason=as_text(reason) or None,
         usage=None if tokens == [None, None] else Usage(prompt_tokens=tokens[0], completion_tokens=tokens[1]),
-        is_cut=is_openinference and _lacks_first(attributes, "llm.output_messages."),
+        is_cut=is_openinference and bool(said) and not any(name.startswith("llm.output_messages.0.") for name in said),
         alternatives=max(0, len(outputs) - 1) if are_alternatives else 0,
         has_new_only=has_new_only,
     )
     if reply is not None:
         reply.role, reply.exchange = "assistant", exchange
     return exchange
-
-
-def _lacks_first(attributes: dict[str, Any], prefix: str) -> bool:
-    names = [name for name in attributes if name.startswith(prefix)]
-    return bool(names) and not any(name.startswith(prefix + "0.") for name in names)
 
 
 def _unflatten(attributes: dict[str, Any], prefix: str) -> Any:

@@ -12,7 +12,6 @@ import msgspec
 
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
-from foretrace.sources.base import RowError
 from foretrace.sources.conversation import read_time
 from foretrace.sources.json_values import (
     as_count,
@@ -320,8 +319,4 @@ def _list_replies(value: Any) -> list[Record]:
 
 def _unify(turns: Any) -> list[Record]:
     """Messages of any vocabulary in OpenAI's format."""
-    try:
-        given = [(None, turn) for turn in as_dicts(turns) if is_turn(turn)]
-        return [message for _, message in flatten_turns(given)]
-    except RowError:
-        return as_dicts(turns)
+    return [message for _, message in flatten_turns((None, turn) for turn in as_dicts(turns) if is_turn(turn))]
