@@ -177,8 +177,6 @@ _OWN_WORDS = re.compile(r"(?i)passw|passphrase|pwd|secret|token|credential|vault
 def _is_plain_password(match: re.Match[str]) -> bool:
     value = match["quoted"] or match["bare"]
     plain = value.lower()
-    if HARMLESS_NAMES.search(match["name"] or match.groupdict().get("plain", "")):
-        return False
     if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or is_reference(value):
         return False
     if plain in _NO_PASSWORDS or PLACEHOLDER_WORDS.search(re.sub("^qwerty(?=.)", "", plain)) or "xxx" in plain:

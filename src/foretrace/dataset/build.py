@@ -305,7 +305,10 @@ class _Builder:
         drops.update(search.drops)
         drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
         if not chosen:
-            self._warnings.append(f"mistakes: no pair could be made. {search.explain_lack()}")
+            self._warnings.append(
+                f"mistakes: no pair could be made from {search.steps:,} predicted steps of this dataset; predict more "
+                "rows, more guesses a row, or with a better predictor"
+            )
         return jobs, built, {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:

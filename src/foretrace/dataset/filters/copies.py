@@ -53,8 +53,6 @@ def list_actions(trace: Trace) -> list[str]:
             continue
         texts = [f"{call.name} {_spell_arguments(call.arguments)}" for call in message.tool_calls] or [message.content]
         actions += [_shorten(text) for text in texts if text.strip()]
-        if len(actions) >= _MAX_ACTIONS:
-            break
     return actions[:_MAX_ACTIONS]
 
 
