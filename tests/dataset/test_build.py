@@ -59,6 +59,7 @@ def test_every_config_loads_as_the_library_loads_it(
         for part in loaded.values():
             assert set(part.column_names) >= IDENTITY
             assert all(part[0][name] != "" for name in IDENTITY)
+            assert part.features["step"] == datasets.Value("int32")
             if "action" in part.features:
                 assert part.features["action"] == datasets.ClassLabel(names=[str(a) for a in ActionType])
     assert list(loaded) == ["train", "validation", "test"]

@@ -184,6 +184,14 @@ def test_predictions_that_cannot_be_used_are_refused(traces: Path, predicted: di
         BuildSettings(allow_unchecked=True).check()
 
 
+def test_without_a_pair_a_warning_says_so(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:
+    few = change(predicted["proposer"], tmp_path / "few.jsonl", same, lambda rows: rows[:6])
+    manifest = build([traces], tmp_path / "out", BuildSettings(**SHAPE, mistakes=(str(few),))).manifest
+    steps = manifest["mistakes"]["steps"]
+    assert manifest["mistakes"]["pairs"] == 0 and "proposer" not in manifest["families"] and steps
+    assert any(f"no pair could be made from {steps} predicted steps" in warning for warning in manifest["warnings"])
+
+
 def test_predictions_for_rows_that_are_not_there(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:
     def rename(every: int) -> Callable[[Sequence[Prediction]], list[Prediction]]:
         steps = sorted({(row.key, row.step) for row in read_predictions(predicted["proposer"]).rows})

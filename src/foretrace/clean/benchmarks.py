@@ -208,12 +208,7 @@ class BenchmarkFinder:
         return min(_measure_share(covered, prose), _measure_share(covered, prose & telling)) >= _LEAST_PROSE
 
     def find_common_words(self, hits: Iterable[tuple[str, BenchmarkHit]], tasks: int) -> CommonWords:
-        """The words of problems that are in too many tasks to mean anything.
-
-        Args:
-            hits: Each with the task it was found in.
-            tasks: Number of tasks.
-        """
+        """The words of problems that are in too many of the `tasks` to mean anything, given hits with their tasks."""
         seen: dict[tuple[int, str], dict[str, Array]] = defaultdict(dict)
         for task, hit in hits:
             place = (hit.problem, hit.field)

@@ -177,8 +177,6 @@ _OWN_WORDS = re.compile(r"(?i)passw|passphrase|pwd|secret|token|credential|vault
 def _is_plain_password(match: re.Match[str]) -> bool:
     value = match["quoted"] or match["bare"]
     plain = value.lower()
-    if HARMLESS_NAMES.search(match["name"] or match.groupdict().get("plain", "")):
-        return False
     if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or is_reference(value):
         return False
     if plain in _NO_PASSWORDS or PLACEHOLDER_WORDS.search(re.sub("^qwerty(?=.)", "", plain)) or "xxx" in plain:
@@ -258,12 +256,7 @@ _LONGEST_ROW = 4096
 
 
 def _find_table_cells(text: str, places: Iterable[int]) -> Iterator[Span]:
-    """The secrets in tables.
-
-    Args:
-        text: The text to search.
-        places: Offsets of words that may name a secret, ascending.
-    """
+    """The secrets in tables, given the offsets of words that may name a secret, ascending."""
     seen = -1
     for at in places:
         if at < seen:
@@ -327,12 +320,8 @@ def _judge_cell(start: int, cell: str, name: str) -> Iterator[Span]:
 
 
 def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
-    """Find secrets by what comes before them; they may overlap.
-
-    Args:
-        text: The text to search.
-        check: Called for each name, since each may have a long value; it raises if the search takes too long.
-    """
+    """Find secrets by what comes before them; they may overlap. `check` is called for each name, since each may have a
+    long value; it raises if the search takes too long."""
     words = [*find_starts(f"(?i:{SECRET_WORDS})", text)]
     yield from _find_settings(text, words, check)
     yield from _find_table_cells(text, words) if "\n" in text else ()

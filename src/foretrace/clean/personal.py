@@ -88,10 +88,7 @@ def is_service_name(name: str) -> bool:
 
 def find_user_names(text: str, names: Collection[str], check: Callable[[], None] = lambda: None) -> Iterator[Found]:
     """Where these names mean a person: in home folders, prompts, addresses of machines, lists of files, settings.
-
-    Args:
-        check: Called for each name; it raises if the search takes too long.
-    """
+    `check` is called for each name; it raises if the search takes too long."""
     present = [name for name in names if name in text]
     if not present:
         return

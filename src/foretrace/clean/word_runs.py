@@ -172,11 +172,7 @@ def _number(blanked: bytes) -> Array:
 
 def blank(text: str, *, keeps_length: bool = True) -> bytes:
     """The text in UTF-8, with its ASCII part in lower case and a space for each character that is not part of a word.
-
-    Args:
-        text: The text.
-        keeps_length: Whether the result must have as many characters as the text; without, it is faster to make.
-    """
+    It is faster to make if it need not have as many characters as the text (`keeps_length`)."""
     if not text.isascii():
         text = _OTHER_SIGNS.sub(" ", text.replace("→", "\t"))
     data = text.encode("utf-8", "replace")

@@ -37,7 +37,7 @@ from foretrace.dataset.parquet import SelectionResult, remove_families, write_se
 from foretrace.dataset.plan import BuildPlan, check_room, make_empty_error, make_jobs, plan_build
 from foretrace.dataset.prompt_digests import Digests, merge_digests
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
-from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes
+from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes, make_gate
 from foretrace.dataset.recipes.proposer_mistakes import (
     MistakeCandidate,
     choose_mistakes,
@@ -305,7 +305,10 @@ class _Builder:
         drops.update(search.drops)
         drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
         if not chosen:
-            self._warnings.append(f"mistakes: no pair could be made. {search.explain_lack()}")
+            self._warnings.append(
+                f"mistakes: no pair could be made from {search.steps:,} predicted steps of this dataset; predict more "
+                "rows, more guesses a row, or with a better predictor"
+            )
         return jobs, built, {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
@@ -333,9 +336,7 @@ class _Builder:
 
     def _check_inputs(self, before: list[str]) -> Gate:
         after = [TraceStore(store.folder).compute_fingerprint() for store in self._stores]
-        return Gate(
-            name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
-        )
+        return make_gate("inputs_unchanged", {"inputs": len(after)}, failed=after != before)
 
     def _count_rows(self, built: ShardResult) -> Counter[str]:
         return Counter({name: sum(file.rows for file in built.list_files(name)) for name in self._configs})
@@ -365,7 +366,7 @@ class _Builder:
         if more := built.counts.rows_made[name] - selected.rows:
             built.counts.drops[name][selector(self._settings).drop_reason] = more
         unknown = np.setdiff1d(selected.prompts, known).size
-        return Gate(name=f"{name}_checked", verdict="fail" if unknown else "pass", figure={"rows": selected.rows})
+        return make_gate(f"{name}_checked", {"rows": selected.rows}, failed=bool(unknown))
 
     def _measure_families(self, built: ShardResult) -> list[Gate]:
         """The statistical gates. Families that fail are removed from the files."""

@@ -29,7 +29,7 @@ from foretrace.dataset.prompt_digests import (
 )
 from foretrace.dataset.prompt_texts import has_target
 from foretrace.dataset.prompts import Prompts, count_lengths, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
+from foretrace.dataset.recipes.base import Config, Gate, RowCheck, RowGroup, load_configs, make_gate
 from foretrace.dataset.report import BuildCounts, DataFile
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
@@ -204,9 +204,7 @@ _TWO_SPLITS = [("train", "validation"), ("train", "test"), ("validation", "test"
 
 
 def _make_disjoint_gate(name: str, splits: Mapping[str, Collection[object]], shared: list[str]) -> Gate:
-    figure = {split: len(found) for split, found in splits.items()} | {"shared": len(shared)}
-    rows = tuple(sorted(shared)[:MAX_NAMED_ROWS])
-    return Gate(name=name, verdict="fail" if shared else "pass", figure=figure, rows=rows)
+    return make_gate(name, {split: len(found) for split, found in splits.items()} | {"shared": len(shared)}, shared)
 
 
 def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
@@ -214,8 +212,7 @@ def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
     longest = max((check.max_prompt_tokens for check in checks), default=0)
 
     def make(name: str, checked: int, broken: list[str], detail: str, **more: int) -> Gate:
-        figure, rows = {"checked": checked, "broken": len(broken), **more}, tuple(sorted(broken)[:MAX_NAMED_ROWS])
-        return Gate(name=name, verdict="fail" if broken else "pass", figure=figure, detail=detail, rows=rows)
+        return make_gate(name, {"checked": checked, "broken": len(broken), **more}, broken, detail=detail)
 
     whole, short = "prompts without target text", "prompts within max_context_tokens"
     changed = "prompts that do not depend on what follows, and equal the trace"
@@ -245,8 +242,7 @@ def _make_counts_gate(
             other, each = config.rows_of
             if written[name] != each * written[other]:
                 wrong.append(f"{name}: {written[name]} rows for {written[other]} {other} rows")
-    figure = {**totals, "rows": written.total()}
-    return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))
+    return make_gate("counts", {**totals, "rows": written.total()}, failed=bool(wrong), detail="; ".join(wrong))
 
 
 MAX_UNREAD_SHARE = 0.02
@@ -265,10 +261,10 @@ def make_unread_gate(counts: BuildCounts, *, is_allowed: bool) -> Gate:
     unread = counts.unread.total()
     failed = unread > MAX_UNREAD_SHARE * counts.steps and not is_allowed
     sources = ", ".join(f"{source} {count}" for source, count in sorted(counts.unread.items()))
-    return Gate(
-        name="unread_calls",
-        verdict="fail" if failed else "pass",
-        figure={"unread": unread, "assistant_messages": counts.steps},
+    return make_gate(
+        "unread_calls",
+        {"unread": unread, "assistant_messages": counts.steps},
+        counts.unread_rows,
+        failed=failed,
         detail=f"by source: {sources}" if sources else "",
-        rows=tuple(sorted(counts.unread_rows)[:MAX_NAMED_ROWS]) if unread else (),
     )

@@ -143,17 +143,7 @@ def make_manifest(
     corrections: Corrections | None,
     **described: Any,
 ) -> dict[str, Any]:
-    """The manifest. Nothing in it depends on time, place or number of workers.
-
-    Args:
-        settings: Of the build.
-        inputs: Numbers and digest of the traces.
-        selection: The work of the filters.
-        counts: Of all shard jobs.
-        gates: The gates with their verdicts.
-        corrections: The given corrections.
-        **described: Further values.
-    """
+    """The manifest, with the further values `described`. Nothing in it depends on time, place or number of workers."""
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,

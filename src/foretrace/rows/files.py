@@ -287,11 +287,7 @@ class TruncatedError(Exception):
 
 
 def read_unpacked(path: Path, raw: BinaryIO, chunk: int = _CHUNK) -> Iterator[bytes]:
-    """The bytes of a file in chunks, decompressed if its name says that it is compressed.
-
-    Args:
-        chunk: Size of a chunk of an uncompressed file.
-    """
+    """The bytes of a file in chunks of this size, decompressed if its name says that it is compressed."""
     if path.name.endswith(".gz"):
         return _gunzip(raw)
     if path.name.endswith(".zst"):

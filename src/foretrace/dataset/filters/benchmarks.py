@@ -51,8 +51,6 @@ class BenchmarkFilter:
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> Any:
         """The hits in the trace that contain most of a problem; `None` if there are none."""
         hits = [hit for hit in (*self._find_in_names(trace), *self._find_in_texts(trace)) if _is_in_reach(hit)]
-        if len(hits) > _MAX_PER_TRACE:
-            hits.sort(key=lambda found: (found.hit.field != "id", -self._finder.measure(found.hit)))
         return msgspec.to_builtins(hits[:_MAX_PER_TRACE]) or None
 
     def _find_in_names(self, trace: Trace) -> Iterator[FoundHit]:

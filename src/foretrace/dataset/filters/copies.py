@@ -15,7 +15,7 @@ from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.digest import digest
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
-from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Gate
+from foretrace.dataset.recipes.base import Gate, make_gate
 from foretrace.dataset.settings import SPLITS
 
 _LEAST_NEAR_ACTIONS = 40
@@ -53,8 +53,6 @@ def list_actions(trace: Trace) -> list[str]:
             continue
         texts = [f"{call.name} {_spell_arguments(call.arguments)}" for call in message.tool_calls] or [message.content]
         actions += [_shorten(text) for text in texts if text.strip()]
-        if len(actions) >= _MAX_ACTIONS:
-            break
     return actions[:_MAX_ACTIONS]
 
 
@@ -220,9 +218,5 @@ def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: Mapping[str, 
     """The verdict on the written rows, given the keys of copies by cluster, and those of the rows by split."""
     by_cluster = [{split: key for split in SPLITS for key in reversed(c) if key in keys[split]} for c in kept_together]
     parted = [[*by_split.values()] for by_split in by_cluster if len(by_split) > 1]
-    return Gate(
-        name="copies_disjoint",
-        verdict="fail" if parted else "pass",
-        figure={"clusters": len(kept_together), "parted": len(parted)},
-        rows=tuple(sorted({" and ".join(sorted(found[:2])) for found in parted})[:MAX_NAMED_ROWS]),
-    )
+    named = {" and ".join(sorted(found[:2])) for found in parted}
+    return make_gate("copies_disjoint", {"clusters": len(kept_together), "parted": len(parted)}, named)

@@ -95,16 +95,7 @@ def make_outcome_values(outcome: Outcome, settings: BuildSettings) -> dict[str, 
 
 
 class Attempt:
-    """One labeled trace, with its prompts. They show inferred tools if the source does not list any.
-
-    Args:
-        trace: The trace.
-        settings: Of the build.
-        counter: Counts the tokens of prompts.
-        inferred_tools: Of all train groups.
-        corrections: Actions that override the labels.
-        labels: The labels of the trace, if the caller has them.
-    """
+    """One labeled trace, with its prompts. They show inferred tools if the source does not list any."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ To add one, write a module in this folder whose `PLUGIN` has the members of `Rec
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -40,6 +40,15 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         figure = ", ".join(f"{name} {value}" for name, value in self.figure.items())
         rows = f", e.g. {', '.join(self.rows)}" if self.rows else ""
         return f"{self.name} ({'; '.join(text for text in (figure, self.detail) if text)}){rows}"
+
+
+def make_gate(
+    name: str, figure: dict[str, Any], failing: Iterable[str] = (), *, failed: bool | None = None, detail: str = ""
+) -> Gate:
+    """A gate that fails if rows are failing, or as `failed` says; it names the first of the rows."""
+    rows = tuple(sorted(failing)[:MAX_NAMED_ROWS])
+    verdict = "fail" if (bool(rows) if failed is None else failed) else "pass"
+    return Gate(name=name, verdict=verdict, figure=figure, detail=detail, rows=rows)
 
 
 ColumnType = Literal["messages", "json_list", "string", "strings", "int", "float", "bool", "action", "actions"]

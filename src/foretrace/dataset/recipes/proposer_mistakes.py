@@ -80,19 +80,6 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
         self.steps += other.steps
         self.drops.update(other.drops)
 
-    def explain_lack(self) -> str:
-        """Why there are no pairs, for a user who can change the predictions."""
-        missed, alone = self.drops["proposer_right_not_guessed"], len(self.candidates)
-        reasons = [f"{self.steps:,} predicted steps are rows"]
-        if missed:
-            reasons.append(f"at {missed:,} no guess was right (predict more guesses a row, or with a better predictor)")
-        if alone:
-            reasons.append(
-                f"{alone:,} wrong guesses beside a right one have no twin, which is such a step with right and wrong "
-                "exchanged (predict the rows of more traces: some hundreds)"
-            )
-        return "; ".join(reasons)
-
 
 def _find_mistakes_at(
     target: Target,

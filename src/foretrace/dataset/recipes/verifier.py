@@ -23,7 +23,7 @@ from foretrace.dataset.recipes.attempts import (
     make_action_key,
     make_outcome_values,
 )
-from foretrace.dataset.recipes.base import COMMON_COLUMNS, MAX_NAMED_ROWS, Config, Gate, Row, RowCheck, RowGroup
+from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Gate, Row, RowCheck, RowGroup, make_gate
 from foretrace.dataset.recipes.mirrored_pairs import (
     MIRRORED,
     REPEAT_BALANCED,
@@ -71,16 +71,10 @@ class MirrorCheck(RowCheck):
             unmirrored = sum((check.unmirrored.get(family, Counter()) for check in checks), Counter[tuple[str, ...]]())
             alone = unmirrored.total()
             proof = f".500 exactly, n={count}, each in both orders"
-            named = sorted(unmirrored)[:MAX_NAMED_ROWS]
-            gates.append(
-                Gate(
-                    name=f"shortcut/{family}",
-                    verdict="fail" if alone else "pass",
-                    figure={"accuracy": None if alone else 0.5, "pairs": count, "without_mirror": alone},
-                    detail=f"{family}: {f'{alone} pairs have no mirror' if alone else proof}",
-                    rows=tuple(f"{split} {group} {first[:100]}" for split, group, first, _ in named),
-                )
-            )
+            figure = {"accuracy": None if alone else 0.5, "pairs": count, "without_mirror": alone}
+            detail = f"{family}: {f'{alone} pairs have no mirror' if alone else proof}"
+            named = (f"{split} {group} {first[:100]}" for split, group, first, _ in unmirrored)
+            gates.append(make_gate(f"shortcut/{family}", figure, named, detail=detail))
         return gates
 
 
@@ -133,7 +127,7 @@ class RepeatsCheck(RowCheck):
             figure[family] = round(sum(point * n for point, n in found) / sum(n for _, n in found), 4)
         wrong = [family for family in REPEAT_BALANCED if figure.get(family, 0.5) != 0.5]
         detail = "share that is right by rejecting what the prompt shows as done; argument and type_swap: .5"
-        return [Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)]
+        return [make_gate("repeats", figure, failed=bool(wrong), detail=detail)]
 
 
 def _read_action_key(target_text: str) -> ActionKey:
