@@ -250,7 +250,7 @@ TEXTS = {
         "Why do buses stop? To let people in.",
     ],
     "ask_clarification": [
-        "Please upload the scan first.", "Tell me the color.", "Before I book it I need to know your seat.",
+        "Please upload the scan first.", "Before I book it I need to know your seat.",
         "I need one more detail.", "Press the green key. Let me know once you have done that.",
         "Hello! This is the clinic's assistant. How can I help you today?",
         "Sure, I can help with that. Could you please provide your customer number?",
