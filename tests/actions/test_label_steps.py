@@ -250,6 +250,7 @@ TEXTS = {
         "Why do buses stop? To let people in.",
     ],
     "ask_clarification": [
+        "We cannot book it without a name. Could you please provide your full name?",
         "Please upload the scan first.", "Before I book it I need to know your seat.",
         "I need one more detail.", "Press the green key. Let me know once you have done that.",
         "Hello! This is the clinic's assistant. How can I help you today?",
