@@ -134,6 +134,10 @@ REPAIRS = {
         ],
         ["retrieval", "retrieval", "repair"],
     ),
+    "a test of other code after one that failed": (
+        [do("run_tests", code="a"), seen("1 failed"), do("run_tests", code="a"), BOOM, do("run_tests", code="b")],
+        ["verifier", "verifier", "repair"],
+    ),
     "an answer that was wrong": (
         [do("solution", answer="3"), seen("Your answer is wrong."), do("python", code="print(2 + 2)")],
         ["final_answer", "repair"],
