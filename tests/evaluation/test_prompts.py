@@ -155,6 +155,17 @@ def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None
     assert found["bash", '{"command":"cd /w && python it.py"}'].usage.strange, "it names a file that is not here"
 
 
+def test_a_call_of_one_group_that_names_a_file_is_not_offered() -> None:
+    seen = look(IN_FOLDER)
+    context = find_context(seen, ())
+    made = {"a": "python it.py -x", "b": "ls"}
+    counted = [
+        (group, context, make_templates("verifier", "bash", json.dumps({"command": command}), "/other"))
+        for group, command in made.items()
+    ]
+    assert list_commands(list_candidates(seen, context, TemplateBook(counted))) == ["ls"]
+
+
 def test_a_call_of_this_attempt_is_filled_with_another_file() -> None:
     past = [create("/w/one.py", "1"), bash("python one.py"), create("/w/two.py", "2")]
     made = list_after(past)["bash", '{"command":"python two.py"}']
