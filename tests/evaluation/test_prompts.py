@@ -143,7 +143,7 @@ def list_after(past: list[Turn], *known: Turn) -> Candidates:
 
 
 def list_commands(candidates: Candidates) -> list[str]:
-    return [json.loads(arguments).get("command", "") for tool, arguments in candidates]
+    return [json.loads(arguments).get("command", "") for _, arguments in candidates]
 
 
 def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None:
