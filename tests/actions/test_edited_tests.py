@@ -59,6 +59,7 @@ STEPS = {
         rewrite(TWO, "assert (two() == 2, 'two')"), rewrite("assert name(2) == 'b'", "assert name(2, 'b')"),
         rewrite("self.assertEqual(name(), 'a')\n    two()", "self.assertEqual(name(), 'b')\n    three()\n    two()"),
         rewrite("self.assertAlmostEqual(two(), 2)", "self.assertAlmostEqual(two(), 2, places=0)"),
+        rewrite("def test_three():\n    three()\n", ""), rewrite(f"{TWO}, 'a'\n    {TWO}, 'b'", f"{TWO}, 'c'"),
         sh(f"mv {PATH} /tmp/"), sh(f"mv {PATH} {PATH}.bak"), sh(f"mv {PATH} /testbed/tests/old_sum.py"),
         sh(f"{MOVE} attic/test_sum.py"), sh(f"python -c \"import os; os.rename('{PATH}', '/testbed/tests/sum.txt')\""),
     ],

@@ -134,6 +134,10 @@ REPAIRS = {
         ],
         ["retrieval", "retrieval", "repair"],
     ),
+    "a test of other code after one that failed": (
+        [do("run_tests", code="a"), seen("1 failed"), do("run_tests", code="a"), BOOM, do("run_tests", code="b")],
+        ["verifier", "verifier", "repair"],
+    ),
     "an answer that was wrong": (
         [do("solution", answer="3"), seen("Your answer is wrong."), do("python", code="print(2 + 2)")],
         ["final_answer", "repair"],
@@ -250,7 +254,8 @@ TEXTS = {
         "Why do buses stop? To let people in.",
     ],
     "ask_clarification": [
-        "Please upload the scan first.", "Tell me the color.", "Before I book it I need to know your seat.",
+        "We cannot book it without a name. Could you please provide your full name?",
+        "Please upload the scan first.", "Before I book it I need to know your seat.",
         "I need one more detail.", "Press the green key. Let me know once you have done that.",
         "Hello! This is the clinic's assistant. How can I help you today?",
         "Sure, I can help with that. Could you please provide your customer number?",

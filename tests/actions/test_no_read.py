@@ -208,6 +208,17 @@ QUERIES = [
 ]
 
 
+CHANGES = [
+    "SELECT 1; COPY t FROM f", "WITH a AS (SELECT 1) DELETE FROM t", "SELECT * INTO b FROM c", "PRAGMA journal_mode(wal)",
+    "SELECT 'it\\'s'; DELETE FROM t WHERE x=''", "EXPLAIN ANALYZE UPDATE ONLY t SET a = 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_what_changes_data_is_no_query(text: str) -> None:
+    assert is_read_only_sql(text) is False
+
+
 @pytest.mark.parametrize("text", QUERIES)
 def test_queries(text: str) -> None:
     assert is_read_only_sql(text) is True

@@ -48,7 +48,7 @@ KINDS = {
         "irm https://x.org -Method Post -Body $b", "terraform apply -auto-approve", "kubectl delete pod get",
         "aws s3 cp a b", "gh api -X POST repos/o/r/issues",
         "pip install -e .", "mkdir -p out && touch out/.keep", "rm -f probe.py",
-        "git add -A && git commit -m 'grep the log; python x.py'", "git checkout -b topic",
+        "git add -A && git commit -m 'grep the log; python x.py'", "git checkout -b v1.2",
         "python manage.py runserver 0.0.0.0:8000 &", "python -c 'import attrs; print(attrs.__version__)'",
         "python -c 'import sys; print(sys.path)'", "python --version", "cd /srv/app && pwd", "ps aux | grep python",
         "echo hello", "cd /srv/app", "find . -name '*.pyc' -delete", 'sqlite3 shop.db "UPDATE item SET price = 2"',

@@ -114,7 +114,7 @@ CELLS = [
     ("rows = conn.execute('SELECT a FROM t').fetchall()", CallKind.SEARCH),
     ("conn.execute('PRAGMA table_info(t)')", CallKind.SEARCH),
     ("conn.execute('DELETE FROM t WHERE a = 1')", CallKind.OTHER),
-    ("open('out.txt', 'w').write('x')", CallKind.WRITE),
+    ("open('out.txt', 'a').write('x')", CallKind.WRITE),
     ("import pandas as pd\npd.DataFrame().to_csv('o.csv')", CallKind.WRITE),
     ("print(open('in.txt').read())", CallKind.READ),
     ("assert f(3) == 4", CallKind.VERIFY),

@@ -11,26 +11,18 @@ import pytest
 
 import foretrace
 from dataset.little import corpus
+from evaluation.planted import build_dataset
 from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import digest_dataset, read_predictions
-from foretrace.core.store import write_traces
-from foretrace.dataset.build import build
-from foretrace.dataset.settings import BuildSettings
 from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
 from foretrace.evaluation.predict import BadGuessError, check_guesses
 from foretrace.evaluation.predictors.base import Guess
 
 
 def write_dataset(folder: Path, **settings: Any) -> Path:
-    """Build a dataset of 24 groups, with rows in its train and test splits."""
-    write_traces(corpus(), folder.with_name(f"{folder.name}-traces"))
-    build(
-        [folder.with_name(f"{folder.name}-traces")],
-        folder,
-        BuildSettings(**{"split": (0.6, 0.0, 0.4), "recipes": ("proposer", "eval")} | settings),
-    )
-    return folder
+    """A dataset of 24 groups, with rows in its train and test splits."""
+    return build_dataset(folder, corpus(), **{"split": (0.6, 0.0, 0.4), "recipes": ("proposer", "eval")} | settings)
 
 
 class Spy:
@@ -57,7 +49,7 @@ def fresh_spy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("predict") / "d")
+    return write_dataset(tmp_path_factory.mktemp("predict"))
 
 
 def test_eval_rows_are_predicted_by_all_train_rows(dataset: Path, tmp_path: Path) -> None:
@@ -185,19 +177,18 @@ def test_what_cannot_be_served(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
     with pytest.raises(PredictionError, match="is not a foretrace dataset"):
         foretrace.predict(tmp_path, predictor="majority", out=out)
-    with pytest.raises(UsageError, match="k=0"):
-        foretrace.predict(dataset, predictor="majority", out=out, k=0)
-    with pytest.raises(UsageError, match="folds=1"):
-        foretrace.predict(dataset, predictor="majority", out=out, rows="proposer", folds=1)
-    for rows in ("eval", "validation"):
-        with pytest.raises(UsageError, match=f"folds=5 is for train rows, and {rows} rows are predicted"):
-            foretrace.predict(dataset, predictor="majority", out=out, rows=rows, folds=5)
-    with pytest.raises(UsageError, match="samples=7 is for a model"):
-        foretrace.predict(dataset, predictor="majority", out=out, samples=7)
-    with pytest.raises(UsageError, match="folds=3 is for a predictor"):
-        foretrace.predict(dataset, model="scripted:x.jsonl", out=out, rows="proposer", folds=3)
-    with pytest.raises(UsageError, match="is not a predictor: it has no 'fit', 'predict'"):
-        foretrace.predict(dataset, predictor="pathlib:PurePath", out=out)
+    wrong: dict[str, dict[str, Any]] = {
+        "k=0": {"k": 0},
+        "folds=1": {"rows": "proposer", "folds": 1},
+        "folds=5 is for train rows, and eval rows are predicted": {"folds": 5},
+        "folds=5 is for train rows, and validation rows are predicted": {"rows": "validation", "folds": 5},
+        "samples=7 is for a model": {"samples": 7},
+        "folds=3 is for a predictor": {"predictor": None, "model": "scripted:x.jsonl", "rows": "proposer", "folds": 3},
+        "is not a predictor: it has no 'fit', 'predict'": {"predictor": "pathlib:PurePath"},
+    }
+    for said, settings in wrong.items():
+        with pytest.raises(UsageError, match=said):
+            foretrace.predict(dataset, out=out, **{"predictor": "majority"} | settings)
     message = write_dataset(tmp_path / "m", target="message")
     with pytest.raises(PredictionError, match="was built with target='message'; build with target='call'"):
         foretrace.predict(message, predictor="majority", out=out)

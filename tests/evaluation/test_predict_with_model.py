@@ -20,9 +20,10 @@ from evaluation.test_predict import write_dataset
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, StoreError, UsageError
-from foretrace.core.predictions import PredictionId, read_predictions
+from foretrace.core.predictions import PredictionId, PredictionsFile, read_predictions
 from foretrace.evaluation.ask_model import Answer, AnswerJournal
 from foretrace.evaluation.dataset_rows import read_rows
+from foretrace.evaluation.predict import PredictReport
 from foretrace.evaluation.predict_with_model import ModelSettings, rank_guesses
 from foretrace.models.base import Server
 from foretrace.models.servers.scripted import Scripted
@@ -33,7 +34,7 @@ TEST = 'Let me think.</think>```json\n{"action":"verifier","tool":"bash","argume
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("predict_with_model") / "d")
+    return write_dataset(tmp_path_factory.mktemp("predict_with_model"))
 
 
 AT = PredictionId("k", 1)
@@ -156,41 +157,30 @@ def test_failures_that_may_pass_are_left_to_the_next_run(dataset: Path, tmp_path
 
 
 def test_failures_that_stay_are_counted(dataset: Path, tmp_path: Path) -> None:
-    number = iter(range(99))
+    """By row where there is no guess, else by sample."""
 
-    def respond(request: Request) -> str:
-        match next(number):
-            case 0:
-                raise ModelError("the prompt is too long", kind="overflow")
-            case 1:
-                return "I would rather not say."
-        return LS
+    def ask(name: str, samples: int) -> tuple[PredictReport, PredictionsFile]:
+        number = iter(range(99))
 
-    report = foretrace.predict(
-        dataset, model=model(respond), out=tmp_path / "p.jsonl", samples=1, limit=4, concurrency=1
-    )
+        def respond(request: Request) -> str:
+            match next(number) % 4:
+                case 0:
+                    raise ModelError("the prompt is too long", kind="overflow")
+                case 1:
+                    return "I would rather not say."
+            return LS
+
+        out, how = tmp_path / name, {"samples": samples, "limit": 4, "concurrency": 1}
+        return foretrace.predict(dataset, model=model(respond), out=out, **how), read_predictions(out)
+
+    report, found = ask("one.jsonl", 1)
     assert report.faults == {"bad_guess": 1, "raised": 1}
     assert report.example is not None and report.example.endswith("the prompt is too long")
-    found = read_predictions(tmp_path / "p.jsonl")
     assert [row.action for row in found.rows] == [None, "file_read", "file_read"], "what was said is kept, as no guess"
     assert found.problems == {"no_action": 1}
-
-
-def test_samples_that_are_no_guess_are_counted_beside_those_that_are(dataset: Path, tmp_path: Path) -> None:
-    number = iter(range(99))
-
-    def respond(request: Request) -> str:
-        match next(number) % 4:
-            case 0:
-                raise ModelError("the prompt is too long", kind="overflow")
-            case 1:
-                return "I would rather not say."
-        return LS
-
-    out = tmp_path / "p.jsonl"
-    report = foretrace.predict(dataset, model=model(respond), out=out, samples=4, limit=3, concurrency=1)
-    assert (report.faults, report.lost_samples) == ({}, {"failed": 3, "no_action": 3})
-    assert [row.confidence for row in read_predictions(out).rows] == [0.5] * 3
+    report, found = ask("four.jsonl", 4)
+    assert (report.faults, report.lost_samples) == ({}, {"failed": 4, "no_action": 4})
+    assert [row.confidence for row in found.rows] == [0.5] * 4
 
 
 @pytest.mark.parametrize(

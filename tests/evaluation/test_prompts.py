@@ -143,7 +143,7 @@ def list_after(past: list[Turn], *known: Turn) -> Candidates:
 
 
 def list_commands(candidates: Candidates) -> list[str]:
-    return [json.loads(arguments).get("command", "") for tool, arguments in candidates]
+    return [json.loads(arguments).get("command", "") for _, arguments in candidates]
 
 
 def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None:
@@ -153,6 +153,17 @@ def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None
     assert usage.shares == (1.0, 1.0) and usage.groups == 2 and not usage.strange
     assert file is not None and (file.path, file.calls) == ("try.py", 1)
     assert found["bash", '{"command":"cd /w && python it.py"}'].usage.strange, "it names a file that is not here"
+
+
+def test_a_call_of_one_group_that_names_a_file_is_not_offered() -> None:
+    seen = look(IN_FOLDER)
+    context = find_context(seen, ())
+    made = {"a": "python it.py -x", "b": "ls"}
+    counted = [
+        (group, context, make_templates("verifier", "bash", json.dumps({"command": command}), "/other"))
+        for group, command in made.items()
+    ]
+    assert list_commands(list_candidates(seen, context, TemplateBook(counted))) == ["ls"]
 
 
 def test_a_call_of_this_attempt_is_filled_with_another_file() -> None:

@@ -156,6 +156,17 @@ def test_a_guess_at_a_later_message_of_a_reply_comes_later() -> None:
     slow = msgspec.structs.replace(later, seconds=0.5)
     assert replay([make(messages)], make_file(at_once, slow)).saved_s == pytest.approx(0.5), "the slower one counts"
     assert found.hit_rate == 1.0
+    wrong = guess(("read_file", {"path": "9"}), step=0)
+    assert replay([make(messages)], make_file(wrong, later)).hit_rate == 0.0, "one half is not the reply"
+
+
+def test_what_is_guessed_behind_a_reply_that_could_not_be_read_is_wrong() -> None:
+    trace = make_trace([Timed(4.0, None, None), Timed(1.0, 6.0)])
+    trace = make([*trace.messages[:2], Message(role="tool", author="environment"), *trace.messages[2:]])
+    right = guess(READ, step=3)
+    silent, unread = (Prediction(key="k", step=1, action=action) for action in ("final_answer", None))
+    assert replay([trace], make_file(silent, right), ahead=2, guess_latency=0.0).saved_s == 5.0
+    assert replay([trace], make_file(unread, right), ahead=2, guess_latency=0.0).saved_s == 1.0
 
 
 def test_a_wrong_guess_takes_the_median_of_its_tool() -> None:

@@ -57,9 +57,10 @@ class UnsureStep(NamedTuple):
 
 
 class LeastSure:
+    """Keeps the least certain of many labeled steps."""
+
     def __init__(self, count: int) -> None:
-        self._count = count
-        self._kept: list[UnsureStep] = []
+        self._count, self._kept = count, list[UnsureStep]()
 
     def add(self, table: Any) -> None:
         """Add a table of labels (`label_table`); corrected ones are left out."""
@@ -166,14 +167,13 @@ class Corrections(msgspec.Struct, frozen=True):
 
     def apply(self, trace: Trace, labels: list[StepLabel]) -> list[StepLabel]:
         """The labels of a trace with the corrected actions; effect, state and `failed` stay the same."""
-        return [self._correct(trace, label) for label in labels]
-
-    def _correct(self, trace: Trace, label: StepLabel) -> StepLabel:
-        found = self.steps.get((trace.key, label.index))
-        if found is None or found.id != trace.id:
-            return label
-        corrected = {"action": found.action, "rule": CORRECTED_RULE, "confidence": 1.0, "corrected": True}
-        return msgspec.structs.replace(label, **corrected)
+        corrected: dict[str, Any] = {"rule": CORRECTED_RULE, "confidence": 1.0, "corrected": True}
+        return [
+            msgspec.structs.replace(label, action=found.action, **corrected)
+            if (found := self.steps.get((trace.key, label.index))) is not None and found.id == trace.id
+            else label
+            for label in labels
+        ]
 
     def count(self, stores: Iterable[TraceStore], applied: int) -> CorrectionCounts:
         """Count the rows that were applied to traces of these stores (`applied` labels), and the others."""

@@ -82,7 +82,7 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
             with contain_errors("labels", trace.key):
                 evidence = _label_message(trace, index, state_version, history)
             steps[index] = evidence
-            state_version += changes_state(evidence.facts) and evidence.label.action is not None
+            state_version += changes_state(evidence.facts)
             index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
             last = index
         elif last >= 0 and _is_observation(trace.messages, index, last):

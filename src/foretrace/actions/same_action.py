@@ -16,7 +16,6 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of_name
 
 MatchLevel = Literal["exact", "normalized", "type"]
-MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalized", "type")
 """From the strictest to the loosest: actions that are the same at one level are the same at all later ones."""
 
 _VERBATIM = split_words(
@@ -54,8 +53,6 @@ def make_call_key(action: Action, level: MatchLevel = "normalized") -> tuple[str
         return (kind,)
     if level == "exact":
         return kind, action.tool, canonicalize_json(action.arguments)
-    if level != "normalized":
-        raise ValueError(f"level {level!r} is none of {', '.join(MATCH_LEVELS)}")
     tool = "_".join(split_words_of_name(action.tool)) or action.tool
     return kind, tool, _normalize_arguments(action.tool, action.arguments)
 

@@ -21,12 +21,10 @@ _CHANGES_INSIDE = re.compile(
     r"|INTO\s+(?:OUTFILE|DUMPFILE|TEMP\w*|TABLE)\b)|\A\s*PRAGMA\s+[\w.]+\s*="
     r"|\A[^\w]*(?:SELECT|WITH)\b[\s\S]*?\bINTO\s+(?!@)[\w\"'`\[#]"
     r"|\A\s*PRAGMA\s+(?:\w+\.)?(?:wal_checkpoint|optimize|incremental_vacuum)\b"
-    r"|\A\s*PRAGMA\s+(?:\w+\.)?(?!(?:table_\w+|index_\w+|foreign_key_\w+|\w+_check|\w+_list)\b)\w+\s*\("
-    r"|\b(?:pg_(?:terminate|cancel)_backend|pg_(?:reload_conf|rotate_logfile|promote|switch_wal|notify)|setval|nextval"
-    r"|lo_(?:unlink|import|export|create|put)|dblink_exec|set_config|load_extension|writefile|xp_cmdshell)\s*\(",
+    r"|\A\s*PRAGMA\s+(?:\w+\.)?(?!(?:table_\w+|index_\w+|foreign_key_\w+|\w+_check|\w+_list)\b)\w+\s*\(",
     re.I,
 )
-"""What changes data in a statement that begins like a query: after WITH or EXPLAIN ANALYZE, or in a function."""
+"""What changes data in a statement that begins like a query, after WITH or EXPLAIN ANALYZE."""
 _CHANGES_NEXT = re.compile(
     r"\s*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE|CREATE|DROP|ALTER|TRUNCATE|RENAME|GRANT|REVOKE|CALL|DO|EXEC|EXECUTE"
     r"|VACUUM|REINDEX|ATTACH|COPY|LOAD|LOCK|KILL|FLUSH|OPTIMIZE|REFRESH|COMMENT|NOTIFY|CLUSTER|IMPORT|EXPORT|INSTALL"
@@ -34,12 +32,6 @@ _CHANGES_NEXT = re.compile(
     re.I,
 )
 """The beginning of a statement after a query that changes something."""
-_CLIENT_CHANGES = re.compile(
-    r"^\s*\.(?:shell|system|output|once|save|backup|clone|import|restore|read|load|log|excel)\b"
-    r"|\\(?:!|gexec\b|g[ \t]+\S|(?:o|w|i|ir|copy|lo_\w+)[ \t])",
-    re.M,
-)
-"""Commands of sqlite3 and psql, between statements, that write or start something."""
 _CALLED = re.compile(
     r"(\)\s*(?:AS\s+)?|\bAS\s+|\bINDEX\s+)?((?<![\w$])(?<![\w$.]\.)[^\W\d][\w$.]*|'')\s*\(", re.IGNORECASE
 )
@@ -101,11 +93,8 @@ def _list_readings(text: str) -> list[str]:
 
 def _may_change(code: str) -> bool:
     statements = code.split(";")
-    return (
-        any(_CHANGES.match(each) or _CHANGES_INSIDE.search(each) for each in statements)
-        or any(map(_CHANGES_NEXT.match, statements[1:]))
-        or bool(_CLIENT_CHANGES.search(code))
-    )
+    changes = any(_CHANGES.match(each) or _CHANGES_INSIDE.search(each) for each in statements)
+    return changes or any(map(_CHANGES_NEXT.match, statements[1:]))
 
 
 def is_sql_query(text: str) -> bool:

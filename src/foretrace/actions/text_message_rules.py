@@ -41,10 +41,6 @@ _GREETING = re.compile(
     r"(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z",
     re.I,
 )
-_OPENING_REQUEST = re.compile(
-    r"\A\W*(?:sure\W+|ok(?:ay)?\W+)?(?:please (?!note\b|be\b|find\b|see\b|refer\b|hold\b|wait\b)\w+|tell me\b)", re.I
-)
-"""The beginning of a message that tells the user what to do."""
 _DATA_REQUEST = re.compile(
     r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide|confirm|specify"
     r"|share|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me|re-?enter"
@@ -158,8 +154,6 @@ def classify_text(content: str) -> _Decision:
         return _ASK
     if len(text) < 600 and _HANDOVER.search(text):
         return _BLOCKED
-    if len(text) < MAX_REFUSAL and _OPENING_REQUEST.match(text):
-        return _ASK
     end = text[-MIN_REPORT:] if len(text) > MIN_REPORT else text
     said = [s for part in _SENTENCE.split(end) if (s := part.strip(" *_#>-"))]
     sentences = [s for s in said if not _COURTESY.search(s)]

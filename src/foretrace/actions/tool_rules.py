@@ -145,8 +145,6 @@ def _find_listed_name(name: str) -> str:
     words = snake.split("_")
     for start in range(1, len(words) - 1):
         tail = "_".join(words[start:])
-        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
-            return ""
         if tail in TOOL_KINDS or TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS:
             return tail
     return ""

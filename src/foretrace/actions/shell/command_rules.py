@@ -113,7 +113,7 @@ def _find_script(command: SimpleCommand, argv: list[str]) -> str | None:
     for position, word in enumerate(argv[1:], 1):
         if _RUNS_TEXT.match(word):
             return argv[position + 1] if position + 1 < len(argv) else None
-        if word == "-n" or not word.startswith(("-", "+")):
+        if not word.startswith(("-", "+")):
             return None
     return command.stdin
 
