@@ -119,30 +119,24 @@ class Session(Protocol):
         """Run `block` on the state `at` (default: the head). If it completes, the result's `step` is the number of the
         new state, which becomes the head. After an error or when cancelled, the session is as it was.
 
-        Args:
-            early: run it on a guess: it does not affect later blocks until `keep` is called with its result;
-                `forget` undoes it. Files that it writes would stay, so it must not write any.
+        An `early` block runs on a guess: it does not affect later blocks until `keep` is called with its result;
+        `forget` undoes it. Files that it writes would stay, so it must not write any.
 
         Raises:
             SandboxError: the session is closed, or has no state with that number.
         """
-        ...
 
     def next_number(self, at: int) -> int:
         """The number in the file name of the next block on the state `at`, which its tracebacks show."""
-        ...
 
     def keep(self, result: RunResult, at: int) -> None:
         """Keep the effects of an early block on the state `at`."""
-        ...
 
     async def forget(self, result: RunResult, at: int) -> None:
         """Undo an early block on the state `at`. No other block may have run on its result."""
-        ...
 
     async def close(self) -> None:
         """End all processes of the session. May be called twice."""
-        ...
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *error: object) -> None: ...
@@ -196,13 +190,10 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def session(self, *, limits: Limits | None = None) -> Session:
-        """Open a session of accumulating blocks."""
-        ...
+    async def session(self, *, limits: Limits | None = None) -> Session: ...
 
     async def close(self) -> None:
         """End all processes. May be called twice."""
-        ...
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *error: object) -> None: ...

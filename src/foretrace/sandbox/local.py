@@ -13,7 +13,7 @@ import msgspec
 
 from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Guard, SandboxSettings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import MIN_STRONG_LEVEL, ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import ForkServerStartError, LaunchSpec
@@ -52,7 +52,10 @@ class LocalSandbox(ForkServerSandbox):
             if verified.isolation.level < MIN_STRONG_LEVEL and sys.platform == "linux":
                 # There, code can open this user's files, but must not read this process, which has the expected values.
                 syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
-            return verified._replace(guards=[_explain_guard(guard, refused) for guard in verified.guards])
+            for number, guard in enumerate(verified.guards):  # one that is off says why its level is not available
+                if not guard.on and (why := refused.get(guard.level)):
+                    verified.guards[number] = msgspec.structs.replace(guard, remedy=f"level {guard.level}: {why}")
+            return verified
         raise SandboxError(*explain_level(lowest, refused))
 
     async def _try_level(self, level: int, refused: dict[int, str]) -> VerifiedPool | None:
@@ -78,7 +81,8 @@ class LocalSandbox(ForkServerSandbox):
         missing = tuple(guard.name for guard in off)
         return VerifiedPool(pool, Isolation(level=level, missing=missing, sandbox=self.name), guards)
 
-    def _warn_or_log(self, isolation: Isolation, refused: dict[int, str]) -> None:
+    @staticmethod
+    def _warn_or_log(isolation: Isolation, refused: dict[int, str]) -> None:
         why = _list_reasons(refused)
         if isolation.level < MIN_STRONG_LEVEL:
             warnings.warn(
@@ -91,26 +95,20 @@ class LocalSandbox(ForkServerSandbox):
             logging.getLogger("foretrace.sandbox").warning("isolation level %d: %s", isolation.level, why)
 
 
-def _explain_guard(guard: Guard, refused: dict[int, str]) -> Guard:
-    """The guard; if it is off, its remedy says why its level is not available."""
-    why = refused.get(guard.level)
-    return guard if guard.on or why is None else msgspec.structs.replace(guard, remedy=f"level {guard.level}: {why}")
-
-
 def explain_refusal(message: str, call: str) -> str:
     """The call that failed, and what would allow it."""
-    remedy = {
+    remedies = {
         "seccomp": "needs a kernel with seccomp filters, and a container that allows seccomp(2)",
         "madvise": "needs Linux 4.14 or later, whose MADV_WIPEONFORK keeps one run's data from the next",
-    }.get(call, "")
-    if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map"):
-        remedy = _suggest_namespaces()
-    elif call.startswith("landlock"):
-        remedy = "needs a kernel with Landlock (5.13 or later, with landlock in its `lsm=` list)"
+        "landlock": "needs a kernel with Landlock (5.13 or later, with landlock in its `lsm=` list)",
+        **dict.fromkeys(_NAMESPACE_CALLS, _suggest_namespaces()),
+    }
+    remedy = remedies.get(call.partition("_")[0] if call.startswith("landlock") else call)
     text = message.removeprefix("CallError: ")
     return f"{text}; {remedy}" if remedy else text
 
 
+_NAMESPACE_CALLS = ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map")
 _SYSCTLS = (
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
     ("user/max_user_namespaces", "0", "15000"),

@@ -41,7 +41,7 @@ SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
     # What is broken: file, line, what it becomes, the level asked for, the guards that must be found off.
     "nothing": ("jail.py", "NOBODY = 65534", "NOBODY = 65534", 3, set()),
     "no landlock": ("child.py",
-        'self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))', "pass", 2, {
+        'syscalls.call("landlock_restrict_self", self.rules, 0)', "pass", 2, {
         "filesystem_read", "filesystem_write"}),
     "landlock lets read": ("fork_server.py", "readable, listable = jail.carve_holes(roots, holes)",
         'readable, listable = ["/"], []', 2, {
@@ -71,21 +71,6 @@ def test_a_guard_that_does_not_work_is_found_out(runner: asyncio.Runner, spoiled
     found = str(caught.value).split("the self-test failed: ")[1].split("; mend that")[0]
     # One broken guard may let others' acts through, but what is broken must be among those named.
     assert off <= {part.split(" (")[0] for part in found.split("; ")}, found
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "on"),
-    [
-        ({"socket": "EPERM"}, True),
-        ({"socket": "done"}, False),
-        ({"scratch": "done"}, True),
-        ({"scratch": "EROFS"}, False),
-        ({}, False),
-    ],
-)
-def test_judging(outcomes: dict[str, str], on: bool) -> None:
-    guard = next(g for g in selftest._judge_outcomes(outcomes) if g.name == next(iter(outcomes), "network"))
-    assert guard.on == on and guard.reason
 
 
 @pytest.mark.parametrize("printed", ["", "x", "[]", "5", '{"a": ', "null", '"x"'])

@@ -18,9 +18,9 @@ from foretrace.core.problem import RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits, count_cpu
 from foretrace.sandbox.forkserver.run_result import (
+    PROTOCOL_ERROR,
     ChildExit,
     find_size_error,
-    make_protocol_error,
     make_run_result,
     read_child_exit,
 )
@@ -159,9 +159,9 @@ StartChild = Callable[[dict[str, Any], Limits], AbstractAsyncContextManager[Chil
 
 
 @functools.lru_cache
-def _pack_run(mode: str, limits: Limits, interactive: bool) -> bytes:
+def _pack_run(mode: str, limits: Limits) -> bytes:
     """What the fork server parses of a request. The rest is forwarded to the child without staying in its memory."""
-    return json.dumps({"mode": mode, "limits": msgspec.to_builtins(limits), "interactive": interactive}).encode("ascii")
+    return json.dumps({"mode": mode, "limits": msgspec.to_builtins(limits)}).encode("ascii")
 
 
 @contextlib.asynccontextmanager
@@ -172,7 +172,7 @@ async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limi
     request = {**request, "reply_kb": limits.reply_kb}
     if stdin := request.pop("stdin", ""):
         server.send((wire.STDIN, stdin.encode("utf-8", "surrogatepass")))
-    run = (wire.RUN, _pack_run(request.pop("mode"), limits, request.pop("interactive", False)))
+    run = (wire.RUN, _pack_run(request.pop("mode"), limits))
     channel = ChildChannel(server, limits, run, (wire.TO_CHILD, wire.pack_frame(request)))
     try:
         yield channel
@@ -195,4 +195,4 @@ async def run_program(
         frame = await child.receive()
         child_exit = await child.wait()
     result = make_run_result(child_exit, frame, limits, isolation)
-    return replace(result, error=make_protocol_error()) if child.broken and result.ending == "killed" else result
+    return replace(result, error=PROTOCOL_ERROR) if child.broken and result.ending == "killed" else result

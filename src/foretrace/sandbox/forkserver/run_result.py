@@ -16,7 +16,9 @@ MAX_SOURCE_CHARS = 1 << 20
 """Longest source text that may run, characters."""
 MAX_INPUT_CHARS = 16_000_000
 """Longest stdin of a run, characters."""
-PROTOCOL_ERROR_TEXT = "the code's process broke the protocol, so nothing that it said counts"
+PROTOCOL_ERROR = RunError(
+    kind="OutOfTurn", message="the code's process broke the protocol, so nothing that it said counts"
+)
 
 
 class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,10 +91,6 @@ def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
             name = signal.strsignal(child_exit.signal or 0) or "unknown"
             kind, message = "Killed", f"it was killed by signal {child_exit.signal} ({name})"
     return RunError(kind=kind, message=message)
-
-
-def make_protocol_error() -> RunError:
-    return RunError(kind="OutOfTurn", message=PROTOCOL_ERROR_TEXT)
 
 
 def find_size_error(code: str, stdin: str = "") -> RunError | None:

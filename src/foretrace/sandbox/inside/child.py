@@ -28,7 +28,7 @@ CHANNEL_FD = 3
 
 
 class Confinement:
-    """How a child gives up its privileges, prepared by the fork server so that it takes each run little time."""
+    """How a child gives up its privileges, as the fork server found out."""
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -37,33 +37,23 @@ class Confinement:
         """The folder in which code starts. Code may write to it at level 3 and below level 2."""
         self.user: int | None = None
         """The user and group that a child switches to, if it can."""
-        self.calls: list[Callable[[], int]] = []
-        """The calls that give up privileges, in order."""
+        self.rules: int | None = None
+        """Descriptor of the Landlock rules."""
         self.filter: SeccompFilter | None = None
         """System call filter of a run."""
         self.session_filter: SeccompFilter | None = None
         """System call filter of a session that forks."""
-        first = CHANNEL_FD + 1
-        self._close = syscalls.prepare_call("close_range", first, 0x7FFFFFFF, 0) if syscalls.NUMBERS else None
 
-    def prepare(self, rules: int | None) -> None:
-        """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
-        if sys.platform != "linux":
-            return
+    def drop_rights(self) -> None:
+        """Give up what the system would still allow; on Linux alone there is something."""
         if self.user is None and (self.level == 3 or os.getuid() == 0):  # it gives up all capabilities
-            self.calls.append(syscalls.prepare_call("capset", struct.pack("=II", 0x20080522, 0), bytes(24)))
-        options = [(syscalls.PR_SET_DUMPABLE, 0)] if self.level else []
+            syscalls.call("capset", struct.pack("=II", 0x20080522, 0), bytes(24))
+        if self.level:
+            syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
         if self.level < 3:  # there, the pid namespace ends with the fork server
-            options.append((syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL)))
-        self.calls += [syscalls.prepare_call("prctl", option, value, 0, 0, 0) for option, value in options]
-        if rules is not None:
-            self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
-
-    def close_others(self) -> None:
-        if self._close is not None:
-            self._close()
-        else:
-            os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
+            syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if self.rules is not None:
+            syscalls.call("landlock_restrict_self", self.rules, 0)
 
 
 def main(confinement: Confinement, role: str, rlimits: list[tuple[int, int]], descriptors: tuple[int, ...]) -> NoReturn:
@@ -112,11 +102,14 @@ def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int]], 
     os.chdir(confinement.scratch)
     if confinement.user is not None:
         become_user(confinement.user)
-    for call in confinement.calls:
-        call()
+    if sys.platform == "linux":
+        confinement.drop_rights()
     if confinement.level and os.getppid() != confinement.server_pid:
         os._exit(1)  # the fork server died before this child had asked to die with it
-    confinement.close_others()
+    if syscalls.NUMBERS:
+        syscalls.call("close_range", CHANNEL_FD + 1, 0x7FFFFFFF, 0)
+    else:
+        os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
     seccomp = confinement.session_filter if forks else confinement.filter
     return seccomp.install(os.getpid()) if seccomp is not None else -1
 

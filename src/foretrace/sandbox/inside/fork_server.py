@@ -9,34 +9,30 @@ import contextlib
 import errno
 import gc
 import json
-import linecache
 import os
 import signal
-import socket
 import sys
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside import answer, jail, syscalls, test_runner, together
+from foretrace.sandbox.inside import jail, syscalls, together
 from foretrace.sandbox.inside.child import Confinement, become_user, drop_unused_limits, make_rlimits
 from foretrace.sandbox.inside.parent_connection import ParentConnection, move_descriptor_up, read_input, remove_contents
-from foretrace.sandbox.inside.recorder import Recorder
 from foretrace.sandbox.inside.seccomp import SeccompFilter, make_child_program, make_server_program
 from foretrace.sandbox.inside.session import serve_session
 from foretrace.sandbox.inside.syscalls import CallError
 from foretrace.sandbox.inside.watch_child import serve_run
-from foretrace.sandbox.inside.wire import ANSWER_MODULE, FAILED, READY, RUN, STDIN, FrameChannel, pack_frame
+from foretrace.sandbox.inside.wire import FAILED, READY, RUN, STDIN
 
 _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
 """
 """The modules that programs import most; with this they take no time in a run."""
 _PRINT_FOLDERS = "import sysconfig; print(*map(sysconfig.get_path, ('purelib', 'platlib')), sep='\\n')"
-_REHEARSALS = 20
 _LINE_BUFFERED_WRITES = 4000
 """Writes to stdout after which output is no longer flushed per line; `print` makes two or more writes per line."""
 
 
-def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder) -> Confinement:
+def make_confinement(configuration: dict[str, Any]) -> Confinement:
     """Import the packages to preload, enter the jail, and prepare the confinement of children.
 
     Raises:
@@ -50,7 +46,7 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
     if confinement.level == 3:
         jail.enter_root(roots, holes, packages)
         os.environ["TMPDIR"] = os.environ["HOME"] = jail.SCRATCH
-        scratch.renew(16)  # so that it fails now if it cannot be done
+        jail.renew_scratch(16)  # so that it fails now if it cannot be done
         readable, listable, writable = ["/"], [], ["/dev/null", jail.BOX]
     else:
         readable, listable = jail.carve_holes(roots, holes)
@@ -59,14 +55,13 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
         confinement.filter = SeccompFilter(make_child_program(metadata=confinement.level == 3, forks=False))
     if confinement.level == 3:
         confinement.session_filter = SeccompFilter(make_child_program(metadata=True, forks=True), notifies=True)
-        confinement.user = jail.INNER_UID if jail.has_two_users() else None
+        confinement.user = jail.INNER_UID if os.getuid() != jail.INNER_UID else None  # if both are mapped
     elif sys.platform == "linux" and os.getuid() == 0 and can_drop_user():
         confinement.user = jail.NOBODY
         if confinement.level < 2:
             os.chown(confinement.scratch, jail.NOBODY, jail.NOBODY)
-    has_landlock = confinement.level >= 2
-    rules = move_descriptor_up(jail.make_landlock_rules(readable, listable, writable)) if has_landlock else None
-    confinement.prepare(rules)
+    if confinement.level >= 2:
+        confinement.rules = move_descriptor_up(jail.make_landlock_rules(readable, listable, writable))
     return confinement
 
 
@@ -128,8 +123,7 @@ def main() -> None:
         """Inode numbers of this process's namespaces, which the parent compares with its own."""
         with contextlib.suppress(OSError):
             spaces = {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
-        scratch = jail.ScratchFolder()
-        confinement = make_confinement(configuration, scratch)
+        confinement = make_confinement(configuration)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
         drop_unused_limits()
@@ -145,12 +139,12 @@ def main() -> None:
         os._exit(1)
     parent.send_json(READY, {"spaces": spaces})
     try:
-        serve_requests(parent, confinement, scratch)
+        serve_requests(parent, confinement)
     finally:
         parent.exit()  # even an error here must not leave processes or files behind
 
 
-def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: jail.ScratchFolder) -> NoReturn:
+def serve_requests(parent: ParentConnection, confinement: Confinement) -> NoReturn:
     stdin: int | None = None
     known, request = b"", {}
     while True:
@@ -166,7 +160,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
             known, request = body, json.loads(body)
             request["rlimits"] = make_rlimits(request["limits"], confinement)
         if confinement.level == 3:
-            scratch.renew(int(request["limits"]["scratch_mb"]))
+            jail.renew_scratch(int(request["limits"]["scratch_mb"]))
         if request["mode"] == "session":
             serve_session(parent, confinement, request)
         else:
@@ -238,43 +232,8 @@ def warm_up() -> None:
         traceback.format_exception(type(error), error, error.__traceback__)
     for module in _MODULES.split():
         __import__(module)
-    for _ in range(_REHEARSALS):
-        rehearse()
     sys.modules["random"].seed(0)
     together.snapshot_own_code()
-
-
-def rehearse() -> None:
-    """Answer a call and run a test as children do: Python adapts bytecode that has run a few times, and children that
-    share the adapted bytecode write to less memory."""
-    main, argv = sys.modules["__main__"], sys.argv
-    ours, theirs = socket.socketpair()
-    no_source = {"source": "", "bytecode": "", "code": "", "lacks": []}
-    test = no_source | {"source": "__check__(0, f(1))", "check": None, "functions": [], "classes": []}
-    request = {
-        "code": "def f(x):\n    return [x, 'a', 1.5, (x,)]\n",
-        "calls": [["f", [1], {}]],
-        "entry_point": "f",
-        "reply_kb": 64,
-        "preamble": "",
-        "setup_parts": [],
-        "helpers": no_source,
-        "setup": no_source,
-        "facts": [[True, False, False]],
-        "names": ["f"],
-        "tests": [test],
-    }
-    ours.sendall(pack_frame(request))
-    channel = FrameChannel(theirs.fileno())
-    answer.serve(channel, channel.receive() or {})
-    recorder = Recorder(request, together=True)
-    names = test_runner.make_names(request, vars(sys.modules[ANSWER_MODULE]))
-    test_runner.run_tests(request, names, recorder, lambda *_: channel.send(recorder.take()))
-    ours.close()
-    theirs.close()
-    linecache.clearcache()
-    del sys.modules[ANSWER_MODULE]
-    sys.modules["__main__"], sys.argv = main, argv
 
 
 def buffer_long_output(stream: Any) -> None:

@@ -81,7 +81,7 @@ class _Session:
             self.lost, block.kill_reason = pid is None, "fork"
             block.close_theirs()
         else:
-            block.begin(pid, reads_at_once=True)
+            block.begin(pid)
             block.watch(block.has_gone, others={requests: partial(answer_fork_request, requests)})
             cpu_s = block.read_cpu_s()  # before it is reaped
             if not block.is_kept:

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import platform
-from collections.abc import Callable
 
 MACHINE = platform.machine()
 
@@ -113,27 +112,14 @@ def call(name: str, *arguments: object) -> int:
     Raises:
         CallError: the kernel refused, or this machine's table does not have the name.
     """
-    return prepare_call(name, *arguments)()
-
-
-def prepare_call(name: str, *arguments: object) -> Callable[[], int]:
-    """Prepare a call (see `call`), so that the child that makes it later touches less memory.
-
-    Raises:
-        CallError: this machine's table does not have the name.
-    """
     number = NUMBERS.get(name)
     if number is None:
         raise CallError(name, errno.ENOSYS)
-    passed = [ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)]
-
-    def make() -> int:
-        result: int = _libc.syscall(*passed)
-        if result < 0:
-            raise CallError(name, ctypes.get_errno())
-        return result
-
-    return make
+    passed = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
+    result: int = _libc.syscall(ctypes.c_long(number), *passed)
+    if result < 0:
+        raise CallError(name, ctypes.get_errno())
+    return result
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:

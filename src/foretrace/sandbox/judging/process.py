@@ -7,7 +7,7 @@ import msgspec
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, ChildExit, make_exit_error, make_protocol_error
+from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR, ChildExit, make_exit_error
 from foretrace.sandbox.judging.plan import JudgePlan
 
 EXIT_TIMEOUT_S = 1.0
@@ -60,15 +60,15 @@ class Judging(msgspec.Struct):
             self.error = error
         if ending == "exit":
             self.flags.add("exited")
-        if error is not None and error.kind == "OutOfTurn":
+        if error is not None and error == PROTOCOL_ERROR:
             self.flags.add("tampered")
 
     def add_unusable(self, ended: ChildExit, broken: object, failed: RunError | None) -> str | None:
         """Add a process that broke the protocol or could not load the code, and return why all its tests fail; None for
         any other, which is not added."""
         if broken:
-            self.add(ended, "killed", make_protocol_error())
-            return PROTOCOL_ERROR_TEXT
+            self.add(ended, "killed", PROTOCOL_ERROR)
+            return PROTOCOL_ERROR.message
         if failed is not None:
             ending: dict[str, Ending] = {"MemoryError": "memory", "SystemExit": "exit"}
             self.add(ended, ending.get(failed.kind, "error"), failed)

@@ -266,9 +266,6 @@ class TestRewriter(ast.NodeTransformer):
 
     visit_For = visit_AsyncFor = visit_While = visit_Match = visit_If  # noqa: N815 - ast's names
 
-    def visit_Lambda(self, node: ast.Lambda) -> Any:
-        return node
-
     def visit_FunctionDef(self, node: Any) -> Any:
         """A test must be run unless its decorators skip it, and these must not depend on the answer."""
         texts = [ast.unparse(decorator) for decorator in node.decorator_list]

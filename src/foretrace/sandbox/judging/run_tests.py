@@ -33,10 +33,10 @@ async def run_apart(judging: Judging) -> TestReport:
     """Run the tests in a separate process, and forward their calls of the answer's functions."""
     limits, prepared = judging.limits, prepare(judging.plan)
     report = TestReport(judging.plan, {})
-    request = {**prepared.request, "mode": "tests", "interactive": True}
+    request = {**prepared.request, "mode": "tests"}
     request["constants"] = show_constants(prepared, all_of_them=True)
     asked = {key: prepared.request[key] for key in ("preamble", "setup_parts", "entry_point", "names")}
-    own = {**asked, "mode": "answer", "code": judging.code, "interactive": True}
+    own = {**asked, "mode": "answer", "code": judging.code}
     longer = msgspec.structs.replace(limits, wall_s=limits.wall_s + _HEAD_START_S, cpu_s=_TESTS_CPU_S)
     # The answer first: then the tests also get a server, and neither waits for one while its time runs.
     async with judging.start_child(own, limits) as answer, judging.start_child(request, longer) as tests:

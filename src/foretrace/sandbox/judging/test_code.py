@@ -1,19 +1,15 @@
-"""The request to run tests: their code with asserts taken apart, compiled once for all answers."""
+"""The request to run tests: their source with asserts taken apart, made once for all answers."""
 
 from __future__ import annotations
 
 import ast
-import base64
 import builtins
-import marshal
 import re
-import warnings
 from typing import Any
 
 import msgspec
 
 from foretrace.core.python_source import parse_quietly
-from foretrace.sandbox.inside.recorder import BYTECODE
 from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import Check, TestRewriter
@@ -47,16 +43,16 @@ def prepare(plan: JudgePlan) -> TestCode:
         described = _describe_test(test.code, tree)
         rewriter = TestRewriter(number, tree, uses, checks, made)
         tree = rewriter.visit(tree)
-        tests.append(described | _pack(ast.fix_missing_locations(tree), f"test_{number}.py"))
+        tests.append({**described, "source": ast.unparse(tree)})
         results.append(list(range(made, made + len(rewriter.results))))
         made += len(rewriter.results)
     texts = [plan.setup, *(test.code for test in plan.tests)]
     request = {
         "tests": tests,
-        "skeletons": _pack_skeletons(checks),
+        "skeletons": _write_skeletons(checks),
         "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), check.is_strict] for check in checks],
-        "setup": _pack_source(plan.setup, "setup.py"),
-        "helpers": _pack_source(plan.helpers, "prompt.py"),
+        "setup": _describe_source(plan.setup),
+        "helpers": _describe_source(plan.helpers),
         "entry_point": plan.entry_point,
         "names": plan.uses,
         "modules": sorted(_find_modules(texts)),
@@ -89,34 +85,21 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     }
 
 
-def _pack(tree: ast.Module, file: str) -> dict[str, Any]:
-    """Compiled code, and its source for a Python with other bytecode."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        code = compile(tree, file, "exec", dont_inherit=True, optimize=0)
-    packed = base64.b64encode(marshal.dumps(code)).decode("ascii")
-    return {"source": ast.unparse(tree), "bytecode": BYTECODE, "code": packed}
-
-
-def _pack_skeletons(checks: list[Check]) -> dict[str, Any]:
+def _write_skeletons(checks: list[Check]) -> str:
     pairs = "".join(
         f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({', '.join(check.sides or ())})), "
         for check in checks
     )
-    source = f"skeletons = ({pairs})"
-    try:
-        return _pack(parse_quietly(source), "skeletons")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # too deep: the asserts fail where they are run
-        return {"source": source, "bytecode": "", "code": ""}
+    return f"skeletons = ({pairs})"
 
 
-def _pack_source(source: str, file: str) -> dict[str, Any]:
+def _describe_source(source: str) -> dict[str, Any]:
     tree = parse_quietly(source)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     defined = {getattr(node, "name", None) for node in tree.body}
     lacks = sorted({n.id for n in names} - stored - defined - set(dir(builtins)))
-    return _pack(tree, file) | {"lacks": lacks}
+    return {"source": source, "lacks": lacks}
 
 
 def _find_modules(texts: list[str]) -> set[str]:
