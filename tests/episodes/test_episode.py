@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from foretrace.api.datasets import build
-from foretrace.api.traces import label
 from foretrace.core.completion import Completion
 from foretrace.core.errors import ProblemError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem, Test, TestResult, Verdict
-from foretrace.core.store import TraceStore, read_traces, write_traces
-from foretrace.core.trace import Isolation, Trace, Usage, add_trace_id, decode_trace, encode_trace
+from foretrace.core.trace import Isolation, Usage
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.reward import compute_reward, describe_reward
@@ -77,21 +72,6 @@ def test_it_is_fed_from_outside_and_ends_once(stage: Stage) -> None:
             await episode.close()
 
     stage.runner.run(live())
-
-
-def test_what_fails_around_it_is_recorded_without_a_score(stage: Stage) -> None:
-    async def live() -> Trace:
-        async with Episode(ADD, Tools(), stage.sandbox, identity=MODEL) as episode:
-            await episode.start()
-            await episode.step(Completion(text=BAD))
-            await episode.fail("stream", "the stream ended early")
-            assert episode.done and episode.reward is None
-            return add_trace_id(episode.trace())
-
-    outcome = (trace := stage.runner.run(live())).outcome
-    assert (outcome.status, outcome.success, outcome.reward, outcome.tests) == ("error", None, None, None)
-    assert outcome.error is not None and (outcome.error.kind, outcome.metrics["turns"]) == ("stream", 1)
-    assert len(trace.messages) == 4 and trace.key == stage.play("tools", GOOD, DONE, identity=MODEL).trace.key
 
 
 def test_a_problem_without_tests_is_refused() -> None:
@@ -220,21 +200,6 @@ def test_what_was_different_about_a_completion_stands_in_its_first_message(stage
     assert own == [told, *[{}] * (len(own) - 1)] and len(own) > 2
 
 
-@pytest.mark.parametrize(("reply", "reward"), [(GOOD, 1.0), ("I only talk of it.", -1.0)])
-def test_it_can_be_ended_from_outside_and_is_judged(stage: Stage, reply: str, reward: float) -> None:
-    async def live() -> Trace:
-        async with Episode(ADD, Tools(), stage.sandbox) as episode:
-            await episode.start()
-            await episode.step(Completion(text=reply))
-            await episode.end("context")
-            assert episode.done
-            return episode.trace()
-
-    outcome = stage.runner.run(live()).outcome
-    assert (outcome.status, outcome.exit_reason, outcome.reward, outcome.error) == ("limit", "context", reward, None)
-    assert outcome.success == (reward > 0) and outcome.tests is not None and outcome.tests.total == 5
-
-
 def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
     def reward(code: str, problem: Problem = ADD, **settings: Any) -> float | None:
         return stage.play(
@@ -326,58 +291,6 @@ def test_the_trace_says_how_it_was_made(stage: Stage) -> None:
     assert about.sampling == {"temperature": 0.5, "seed": 3, "feedback": "public", "hints": True, "max_turns": 10}
     assert (trace.task.id, trace.task.group, trace.task.statement) == ("little/add", "little/add", ADD.statement)
     assert [tool.name for tool in trace.tools] == ["run_tests", "submit"]
-
-
-# --- what it serves for
-
-
-def stories(stage: Stage) -> list[Trace]:
-    """Attempts at a few problems in each protocol, some of which fail."""
-    body = json.dumps({"name": "python", "arguments": {"code": f"{RIGHT}print(add(1, 2))"}})
-    replies = {
-        "tools": [BAD, GOOD, DONE],
-        "interleaved_tools": [BAD, "<verify></verify>", GOOD, "<verify></verify>"],
-        "structured": ["<plan>A sum of two.</plan>", BAD, "<reflect>A plus.</reflect>", GOOD, "It is right now."],
-        "interleaved": [f"{GOOD}\n<verify></verify>"],
-        "inline": [f"<think>I try it.\n<tool_call>{body}</tool_call>", f"Good.</think>\n```python\n{RIGHT}```"],
-    }
-    made: list[Trace] = []
-    for number in range(8):
-        problem = msgspec.structs.replace(ADD, id=f"add/{number}", statement=f"Sum {number}: give a + b.")
-        for protocol, said in replies.items():
-            for sample, turns in enumerate((len(said), 1)):
-                about = Identity(model="scripted:x", sample=sample)
-                made.append(stage.play(protocol, *said[:turns], problem=problem, identity=about, max_turns=turns).trace)
-    return made
-
-
-def test_traces_are_stored_labeled_shown_and_built_like_imported_ones(
-    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import datasets
-
-    from foretrace.cli.main import main
-
-    traces = stories(stage)
-    for trace in traces:
-        assert decode_trace(encode_trace(trace)) == trace and add_trace_id(trace).id == trace.id != ""
-    assert len({trace.key for trace in traces}) == len(traces)
-    folder = tmp_path / "traces"
-    assert write_traces(traces, folder)["new"] == len(traces)
-    assert sorted(read_traces(folder), key=lambda t: t.key) == sorted(traces, key=lambda t: t.key)
-    assert write_traces(traces, folder)["present"] == len(traces)
-    key = traces[0].key
-    assert [x.rule for x in label(TraceStore(folder).get(key))][-1] == "terminal_call"
-    assert main(["show", str(folder), key]) == 0 and "run_tests" in capsys.readouterr().out
-    build(folder, out=tmp_path / "dataset", outcomes="all", statistical_gates=False, seed=1)
-    for config in ("proposer", "trajectories", "eval"):
-        rows = datasets.load_dataset(str(tmp_path / "dataset"), config, cache_dir=str(tmp_path / "cache"))
-        assert sum(part.num_rows for part in rows.values()) > 0
-    trained = datasets.load_dataset(str(tmp_path / "dataset"), "trajectories", cache_dir=str(tmp_path / "cache"))[
-        "train"
-    ]
-    one = next(row for row in trained if "tools/" not in row["key"] and len(row["messages"]) > 4)
-    assert [m["trained"] for m in one["messages"] if m["role"] != "assistant"].count(True) == 0
 
 
 def test_code_that_is_flagged_earns_what_passes_nothing_unless_it_is_only_reported() -> None:

@@ -17,8 +17,6 @@ from episodes.generating import (
     PROBLEMS,
     SETTINGS,
     Ground,
-    OneReply,
-    adds,
     answering,
     half,
     ids,
@@ -30,15 +28,12 @@ from episodes.generating import (
     turn_of,
     wrong,
 )
-from fakes.model_server import ModelServer, serving
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
-from foretrace.core.errors import ModelError, ProblemError, SandboxError, StoreError, UsageError
-from foretrace.core.journal import Journal, JournalIndex
-from foretrace.core.problem import Problem
+from foretrace.core.errors import ModelError, SandboxError, StoreError, UsageError
+from foretrace.core.journal import JournalIndex
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Usage
 from foretrace.episodes.generate import engine as engine
-from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.progress import RunProgress
 from foretrace.episodes.generate.settings import Budget
 from foretrace.episodes.identity import derive_seed
@@ -276,20 +271,6 @@ def test_a_budget_is_used_and_not_overstepped_by_attempts_that_are_alike(
     assert report.counts.done == len(stored(tmp_path / "t")) == used // 860
 
 
-@pytest.mark.parametrize("concurrency", [1, 64])
-def test_a_budget_is_overstepped_by_what_those_in_flight_use_above_the_average_at_most(
-    ground: Ground, tmp_path: Path, concurrency: int
-) -> None:
-    def uneven(number: int) -> int:
-        return 100 if number % 4 else 1_000  # 200 or 2,000 an attempt
-
-    model, problems = _costing(uneven, [0]), tuple(map(plus, range(120)))
-    report = ground.generate(tmp_path / "t", model, problems, concurrency=concurrency, budget=Budget(tokens=20_000))
-    used = report.prompt_tokens + report.completion_tokens
-    assert 0.8 * 20_000 <= used <= 20_000 + concurrency * (2_000 - 200)
-    assert report.counts.remaining > 0
-
-
 def test_attempts_that_used_nothing_are_no_measure(ground: Ground, tmp_path: Path) -> None:
     """Else all that follow would begin at once."""
 
@@ -354,38 +335,6 @@ def test_options_of_redaction_are_checked_first(ground: Ground, tmp_path: Path) 
             ground.generate(tmp_path / out, model, redact=False, redact_emails=True)
 
 
-@pytest.mark.parametrize(
-    ("problems", "told"),
-    [
-        ([], "no problem"),
-        ([plus(1), plus(1)], "two problems have the id"),
-        ([plus(1), Problem(id="bare", statement="s")], "bare has no tests"),
-    ],
-)
-def test_problems_that_cannot_be_attempted(ground: Ground, tmp_path: Path, problems: list[Problem], told: str) -> None:
-    with pytest.raises(ProblemError, match=told):
-        ground.generate(tmp_path / "t", right, problems)
-    assert not (tmp_path / "t").exists()
-
-
-def served(ground: Ground, out: Path, server: ModelServer, fault: dict[str, Any], **settings: Any) -> GenerateReport:
-    """Generate against a server that begins to fail after the probe; one request an attempt."""
-    with serving(server) as running:
-        model = model_at("openai", running.url, retries=4, options={"backoff_s": "0.01"})
-        try:
-            ground.runner.run(model.probe())
-            running.fault("/v1/chat/completions", after=2, **fault)
-            return ground.generate(out, model, protocol=OneReply(), **settings)
-        finally:
-            ground.runner.run(model.close())
-
-
-@pytest.mark.parametrize("fault", [{"status": 500}, {"status": 429}, {"how": "cut"}])
-def test_faults_of_a_server_end_in_retries(ground: Ground, tmp_path: Path, fault: dict[str, Any]) -> None:
-    report = served(ground, tmp_path / "t", ModelServer(say=adds), {**fault, "times": 5}, samples=3)
-    assert (report.counts.done, report.success, report.counts.errors) == (18, 1.0, {})
-
-
 def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle.ThrottledModel.__init__, "__kwdefaults__", {"max_failed_rounds": 4, "pause_s": 0.02})
     asked = 0
@@ -430,26 +379,3 @@ def test_progress_and_report_say_where_it_stands_and_what_the_server_can_do(
     assert max(in_flight for _, in_flight, _ in seen) == 2
     assert report.counts.capabilities == {"logprobs": True, "context_length": 4096}
     assert {t.provenance.capabilities["context_length"] for t in stored(tmp_path / "t").values()} == {4096}
-
-
-def test_what_is_being_written_when_a_failure_ends_the_run_is_counted(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    append, reports = Journal.append, list[engine.GenerateReport]()
-
-    def append_slowly(self: Journal, lines: list[bytes]) -> None:
-        time.sleep(0.5)
-        append(self, lines)
-
-    def refuse_the_second(request: Request) -> str:
-        if number_in(request) == 1:
-            raise ModelError("used up", kind="quota")
-        return right(request)
-
-    monkeypatch.setattr(Journal, "append", append_slowly)
-    settings, model = msgspec.structs.replace(SETTINGS, concurrency=1), saying(refuse_the_second)
-    out = tmp_path / "t"
-    work = engine.generate(PROBLEMS, Tools(), model, ground.sandbox, out, settings, on_failure=reports.append)
-    with pytest.raises(ModelError, match="used up"):
-        ground.runner.run(work)
-    assert len(stored(out)) == reports[0].counts.done == 1

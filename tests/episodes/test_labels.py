@@ -37,12 +37,6 @@ STORIES: dict[str, tuple[InteractionProtocol, list[str], str]] = {
         "verifier repair repair final_answer",
     ),
     "tools, the same again": (Tools(), [code(WRONG), code(WRONG), code(RIGHT)], "verifier verifier repair"),
-    "tools, better after success": (
-        Tools(),
-        [code(RIGHT), code(RIGHT + "\n"), VERIFY],
-        "verifier verifier final_answer",
-    ),
-    "tools, all in one reply": (Tools(), [f"{code(RIGHT)}\n{VERIFY}"], "verifier final_answer"),
     "tools, words in between": (
         Tools(),
         [THINK, code(RIGHT), "Could you tell me what to do next?", VERIFY],
@@ -67,16 +61,6 @@ STORIES: dict[str, tuple[InteractionProtocol, list[str], str]] = {
         InterleavedTools(),
         [code(WRONG), VERIFY, code("print(add(3, 4))"), code(RIGHT), VERIFY],
         "tool_call verifier tool_call repair verifier",
-    ),
-    "interleaved_tools, a failed assert, mended with one": (
-        InterleavedTools(),
-        [code(WRONG), code("assert add(1, 2) == 3"), code(f"{RIGHT}assert add(1, 2) == 3"), VERIFY],
-        "tool_call verifier repair verifier",
-    ),
-    "interleaved_tools, redefined without a failure": (
-        InterleavedTools(),
-        [code(WRONG), code(RIGHT), VERIFY],
-        "tool_call tool_call verifier",
     ),
     "inline, first time": (Inline(), [f"<think>It is easy.</think>\n```python\n{RIGHT}```"], "final_answer"),
     "inline, tried and mended": (
@@ -110,12 +94,3 @@ def test_each_step_is_labeled_as_what_it_does(stage: Stage, story: str) -> None:
     for label, message in zip(label_trace(played.trace), played.models, strict=True):
         answers = [m for m in played.trace.messages if set(m.tool_call_ids) & {c.id for c in message.tool_calls}]
         assert label.failed == any(m.is_error for m in answers)
-
-
-def test_a_repair_is_named_by_what_failed(stage: Stage) -> None:
-    for protocol, replies, rule in (
-        ("tools", [code(WRONG), code(RIGHT)], "repair.failing_code"),
-        ("interleaved_tools", [code(WRONG), VERIFY, code(RIGHT)], "repair.failing_definition"),
-    ):
-        label = label_trace(stage.play(protocol, *replies, max_turns=len(replies)).trace)[-1]
-        assert (label.rule, str(label.effect)) == (rule, "sandbox_exec")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from episodes.generating import Ground, plus, right, saying, turn_of
-from foretrace.core.completion import Completion, Request, Sampling
+from foretrace.core.completion import Request, Sampling
 from foretrace.core.errors import ForetraceError, ModelError, SandboxError, UsageError
-from foretrace.core.problem import Verdict
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import EpisodeLimitError, rollout, run_episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
-from foretrace.sandbox.base import SandboxSettings
-from foretrace.sandbox.local import LocalSandbox
 
 
 def roll(ground: Ground, say: object, protocol: Tools | None = None, **settings: object) -> Trace:
@@ -50,38 +47,6 @@ def test_a_failure_is_recorded_and_is_no_score(ground: Ground, error: Exception,
     assert str(error) in outcome.error.message
 
 
-def test_a_sandbox_that_fails_at_the_limit_of_the_context_is_an_error(ground: Ground) -> None:
-    class Broken(LocalSandbox):
-        async def judge(self, *_: object, **__: object) -> Verdict:
-            raise SandboxError("no worker")
-
-    async def live() -> Trace:
-        async with Broken(SandboxSettings(workers=1)) as sandbox:
-            episode = Episode(plus(3), Tools(), sandbox)
-            return await rollout(episode, saying(talk_then_overflow), Sampling(seed=4))
-
-    def talk_then_overflow(request: Request) -> str:
-        if turn_of(request):
-            raise ModelError("too long", kind="overflow")
-        return "I would rather talk about the weather."
-
-    outcome = ground.runner.run(live()).outcome
-    assert outcome.error is not None and outcome.error.kind == "sandbox"
-
-
-def test_any_async_function_answers_the_requests(ground: Ground) -> None:
-    asked: list[Request] = []
-
-    async def complete(request: Request) -> Completion:
-        asked.append(request)
-        return Completion(text=right(request))
-
-    episode = Episode(plus(3), Tools(), ground.sandbox)
-    trace = ground.runner.run(rollout(episode, complete, Sampling(seed=4)))
-    assert trace.id and (trace.outcome.status, trace.outcome.success, trace.outcome.reward) == ("done", True, 1.0)
-    assert [(request.logprobs, request.sampling.seed) for request in asked] == [(True, 4)] * 2
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -111,9 +76,3 @@ def test_an_episode_that_is_run_alone_raises_what_failed_and_records_it(ground: 
 
     error = ground.runner.run(live()).outcome.error
     assert error is not None and (error.kind, error.message) == ("sandbox", "in other words: no worker")
-
-
-def test_a_model_that_never_writes_code_ends_at_the_turn_limit(ground: Ground) -> None:
-    trace = roll(ground, lambda request: "I would rather talk about the weather.", max_turns=3)
-    assert (trace.outcome.status, trace.outcome.success, trace.outcome.reward) == ("limit", False, -1.0)
-    assert sum(m.role == "assistant" for m in trace.messages) == 3

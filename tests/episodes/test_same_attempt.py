@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +53,6 @@ def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path,
     assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
     assert run(ground, tmp_path / "a", kind).counts.already_done == 6
     assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())
-
-
-def test_a_limit_of_a_minute_that_speaks_of_billing_does_not_stop_a_run(ground: Ground, tmp_path: Path) -> None:
-    said = "Rate limit reached on tokens per minute (TPM). Please try again in 50ms, or upgrade at https://x/billing"
-    body = json.dumps({"error": {"message": said, "code": "rate_limit_exceeded"}})
-    fault = {"status": 429, "body": body, "headers": {"Retry-After": "0"}, "times": 4}
-    report = run(ground, tmp_path / "t", "openai", fault=fault, samples=2)
-    assert (report.counts.done, report.success, report.counts.errors, report.stopped) == (12, 1.0, {}, None)
 
 
 @pytest.mark.parametrize("kind", PATHS)

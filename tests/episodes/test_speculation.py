@@ -20,7 +20,7 @@ from episodes.generating import PROBLEMS, Ground, stored
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.completion import Completion, Request
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import ModelError, StoreError, UsageError
+from foretrace.core.errors import UsageError
 from foretrace.core.journal import JournalIndex, count_unsealed, find_journals
 from foretrace.core.predictions import GUESSES_FILE, PredictedCall, Prediction, read_predictions
 from foretrace.core.problem import Ending, RunResult
@@ -33,12 +33,10 @@ from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.speculation_report import (
     LAUNCHES_FILE,
-    REPORT_FILE,
     SpeculationReport,
     SpeculationSettings,
     read_launches,
 )
-from foretrace.episodes.workspace import Workspace
 from foretrace.models.servers.scripted import Scripted
 from foretrace.registry import make_protocol
 from foretrace.sandbox.base import Limits, SandboxSettings
@@ -351,14 +349,6 @@ def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp
     assert b"block_3.py" in read(tmp_path / "plain").popitem()[1]
 
 
-def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
-    speculation = Speculation(Says(LOOP), ground.sandbox, SpeculationSettings(max_wasted=1.0))
-    speculation.begin_attempt(SITUATION.key)
-    row = speculation.find_row(*CODE)
-    for row.wasted_s, row.wasted_cpu_s, guesses in ((60.0, 0.9, 1), (60.0, 1.0, 0)):
-        assert len(ground.runner.run(speculation.propose(SITUATION))) == guesses
-
-
 def test_no_more_run_at_once_than_the_width(ground: Ground) -> None:
     async def work() -> int:
         running: list[str] = []
@@ -419,53 +409,6 @@ def test_guesses_are_limited_by_confidence_and_late_ones_are_counted(ground: Gro
     assert ask(Says(LOOP, confidence=0.4), threshold=0.5)[0] == ask(Says(LOOP), threshold=0.5)[0] == [0, 0]
     counts, report = ask(Never())
     assert (counts, report.late) == ([], 2)
-
-
-def test_a_failure_inside_is_reported_and_a_run_that_ends_in_an_error_leaves_its_figures(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: object) -> bool:
-        raise TypeError("a bug")
-
-    def refuse(request: Request) -> str:
-        if any(m.role == "assistant" for m in request.messages):
-            raise ModelError("bad key", final=True)
-        return "<code>\nx = 1\n</code>"
-
-    monkeypatch.setattr(Workspace, "begin_early", fail)
-    with pytest.raises(ModelError, match="bad key"):
-        attempt(ground, tmp_path / "t", "interleaved_tools", Says(LOOP), samples=1, model=Waits(refuse))
-    written = json.loads((tmp_path / "t" / REPORT_FILE).read_text())
-    assert written["failed"] == "TypeError: a bug" and written["guesses"]
-
-
-def test_an_attempt_that_is_tried_again_leaves_the_guesses_at_its_last_try(ground: Ground, tmp_path: Path) -> None:
-    failed: set[str] = set()
-
-    def fail_once(request: Request) -> str:
-        task = request.messages[1].content
-        if len(request.messages) > 2 and task not in failed:
-            failed.add(task)
-            raise ModelError("it broke off", kind="stream")
-        return "<code>\ndef plus(x):\n    return x\n</code>" if len(request.messages) == 2 else "<verify>So.</verify>"
-
-    proposer = Says(("run_tests", {"code": "x = 1"}))
-    attempt(ground, tmp_path / "t", "tools", proposer, samples=1, model=Waits(fail_once))
-    assert len(failed) == len(PROBLEMS)
-    guesses = read_predictions(tmp_path / "t" / GUESSES_FILE).by_step()
-    assert {*guesses} == {(key, step) for key in stored(tmp_path / "t") for step in (2, 4)}
-
-
-def test_figures_that_cannot_be_written_do_not_hide_why_the_run_ended(ground: Ground, tmp_path: Path) -> None:
-    def refuse(request: Request) -> str:
-        (tmp_path / "t" / REPORT_FILE).mkdir(exist_ok=True)
-        raise ModelError("bad key", final=True)
-
-    with pytest.raises(ModelError, match="bad key"):
-        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1, model=Waits(refuse))
-    with pytest.raises(StoreError, match=REPORT_FILE):
-        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1)
-    assert len(stored(tmp_path / "t")) == len(PROBLEMS)
 
 
 class WaitsForLaunches(Scripted):

@@ -160,23 +160,6 @@ def play(
     return stage.runner.run(live()), prompts
 
 
-def test_each_prompt_is_the_one_before_with_what_was_sampled_and_injected(stage: Stage) -> None:
-    trace, prompts = play(
-        stage,
-        Letters(),
-        sampled("<think>", CALL, "</tool_call>", finish="stop_sequence", text="<think>" + CALL),
-        sampled("So it is. ", FINAL),
-    )
-    first, answer, last = turn_of(trace)
-    assert trace.outcome.success and "42" in answer.content
-    assert first.sampled and answer.sampled and last.sampled
-    assert (answer.injected, answer.train, answer.sampled.logprobs) == (True, False, ())
-    assert answer.sampled.token_ids == tuple(map(ord, answer.content))
-    assert prompts[1] == prompts[0] + first.sampled.token_ids + answer.sampled.token_ids
-    assert [m.sampled.exact for m in (first, answer, last) if m.sampled] == ["token"] * 3
-    assert last.sampled.token_ids[-1] == END and len(last.sampled.logprobs) == 3
-
-
 def test_an_end_after_which_the_turn_goes_on_is_taken_back(stage: Stage) -> None:
     trace, prompts = play(stage, Letters(), sampled("<think>", "Hm."), sampled(FINAL))
     first, reminder, last = turn_of(trace)

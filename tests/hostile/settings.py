@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hostile.harness import Host, Snippet, violations
-from hostile.load import load
 
 _WEAK = {"allow_weak_isolation": True, "min_level": 0}
 SETTINGS = {
@@ -21,15 +22,48 @@ SETTINGS = {
 """`container`: no user namespaces, and the level left to the sandbox. L0 and L1 promise only verdicts."""
 IN_MAKE_TEST = {"L3": 3, "L2": 8, "container": 3, "L1": 8, "L0": 8, "together": 4}
 """Of how many runs one is not a slow test."""
-ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snippet in load(kind)]
-BEHAVED = load("behaved")
+FOLDER = Path(__file__).parent / "snippets"
+_TUPLES = ("forms", "endings", "tests")
+
+
+def _load(kind: str) -> list[Snippet]:
+    """All snippets of a kind, in the order of their files.
+
+    To add one, put a `[[snippets]]` table with the fields of `harness.Snippet` into a file. What stands at the head of
+    a file holds for all of its snippets, `uses` names code of helpers.toml that goes before its own, and each of
+    `cases` (asserts) makes a snippet of which it is the only test.
+    """
+    helpers = tomllib.loads((FOLDER / "helpers.toml").read_text())
+    found: list[Snippet] = []
+    for path in sorted(FOLDER.glob("*.toml")):
+        data = tomllib.loads(path.read_text())
+        if data.pop("kind", "") != kind:
+            continue
+        entries = data.pop("snippets")
+        head = ({"endings": ("ok",), "limits": {"wall_s": 3.0}} if kind == "behaved" else {}) | data
+        for entry in entries:
+            fields = head | entry
+            fields["code"] = helpers.get(fields.pop("uses", ""), "") + fields["code"]
+            for number, case in enumerate(fields.pop("cases", [""]), 1):
+                own = {
+                    "name": f"{fields['name']}_{number}",
+                    "tests": [{"code": f"def check(candidate):\n    {case}\n"}],
+                }
+                made = fields | (own if case else {})
+                made |= {name: tuple(made[name]) for name in _TUPLES if name in made}
+                found.append(Snippet(kind=kind, **made))
+    return found
+
+
+ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snippet in _load(kind)]
+BEHAVED = _load("behaved")
 
 
 def _runs(setting: str) -> list[Any]:
     """Parameters (snippet, form) of what must show no violation at a setting.
 
-    The form `together` runs the tests in the candidate's process: test_together.py says what can be forged there.
-    In the container the guards are those of level 2, where all of them run: a sample shows that they are there.
+    The form `together` runs the tests in the candidate's process: see `runs_together`. In the container the guards are
+    those of level 2, where all of them run: a sample shows that they are there.
     """
     weak = "allow_weak_isolation" in SETTINGS[setting]
     found = [

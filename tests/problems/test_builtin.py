@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from foretrace.core.problem import Verdict
 from foretrace.episodes.validate import ValidationReport, judge_problems, make_report
 from foretrace.problems.builtin import Builtin
 from foretrace.sandbox.base import Limits, SandboxSettings
-from problems.wrong_solutions import WRONG
 
+WRONG: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("wrong_answers.toml").read_text("utf-8"))
+"""By problem and name: answers that look right, pass what the statement shows, and are wrong."""
 PROBLEMS = {problem.id.removeprefix("builtin/"): problem for problem in Builtin().load()}
 NAMED = {"two_sum", "is_palindrome", "max_subarray", "valid_parentheses", "merge_sorted_lists", "climbing_stairs"}
 NAMED |= {"binary_search", "reverse_string"}

@@ -138,10 +138,8 @@ REFUSED = {
     "its image has `RUN apt-get install -y gcc`": {
         "environment/Dockerfile": "FROM python:3.12\nRUN apt-get install -y \\\n  gcc\n"
     },
-    "its image has `FROM ubuntu:24.04`": {"environment/Dockerfile": "FROM ubuntu:24.04\n"},
     "its tests are not test.sh and one Python file": {"tests/problem.json": '{"id": 3}'},
     "tests/test.sh runs `make -C /app`": {"tests/test.sh": f"cd /app && make -C /app\n{SCRIPT}"},
-    "tests/test.sh runs `RC=1 make`": {"tests/test.sh": f"RC=1 make\n{SCRIPT}"},
     "tests/test.sh runs `python3 /app/clamp.py`": {"tests/test.sh": f"{SCRIPT}if python3 /app/clamp.py; then :; fi"},
     "tests/test.sh does not run pytest on test_outputs.py": {"tests/test.sh": "pytest /tests/test_state.py\n"},
     "tests/test.sh runs `echo $(make)`": {"tests/test.sh": f"echo $(make)\n{SCRIPT}"},
@@ -155,29 +153,19 @@ REFUSED = {
     "task.toml asks for variables": {"task.toml": "[verifier.env]\nA = 'b'\n"},
     "task.toml asks for a verifier's environment": {"task.toml": "[verifier]\nenvironment_mode = 'separate'\n"},
     "its image has `ENV MODE=1`": {"environment/Dockerfile": "FROM python:3.12\nENV MODE=1\n"},
-    "its image has `FROM python:2.7-slim`": {"environment/Dockerfile": "FROM python:2.7-slim\n"},
     "its image has `FROM python:3.9`": {"environment/Dockerfile": "FROM python:3.9\n"},
     "its image has `RUN pip install pytest numpy`": {
         "environment/Dockerfile": "FROM python:3.12\nRUN pip install pytest numpy\n"
     },
-    "tests/test.sh runs `pytest -k inside": {"tests/test.sh": "if pytest -k inside /tests/test_outputs.py; then :; fi"},
     "tests/test.sh runs `pytest /tests/test_outputs.py::": {
         "tests/test.sh": "pytest /tests/test_outputs.py::test_ends"
     },
     "tests/test.sh runs `pip install numpy`": {"tests/test.sh": f"pip install numpy\n{SCRIPT}"},
-    "tests/test.sh runs `uv run make`": {"tests/test.sh": f"uv run make\n{SCRIPT}"},
-    "tests/test.sh runs `make -C /app/x`": {"tests/test.sh": f"echo x & make -C /app/x\n{SCRIPT}"},
     "tests/test.sh runs `echo x > /app/clamp.py`": {"tests/test.sh": f"echo x > /app/clamp.py\n{SCRIPT}"},
     "tests/test.sh gives a reward whatever pytest says": {
         "tests/test.sh": "pip install pytest && pytest /tests/test_outputs.py\necho 1 > /logs/verifier/reward.txt\n"
     },
-    "tests/test.sh gives a reward whatever": {
-        "tests/test.sh": "pytest /tests/test_outputs.py\necho $?\necho 1 > /logs/verifier/reward.txt\n"
-    },
     "its tests use os": {"tests/test_outputs.py": f"import os\n{TESTS}\nassert os.listdir('/app')\n"},
-    "its tests use glob": {"tests/test_outputs.py": f"{TESTS}\nimport glob\n"},
-    "its tests use urllib.request": {"tests/test_outputs.py": f"{TESTS}\nimport urllib.request\n"},
-    "its tests use exec": {"tests/test_outputs.py": f"{TESTS}\nexec('1')\n"},
     "its tests use __import__": {"tests/test_outputs.py": f"{TESTS}\nnumpy = __import__('numpy')\n"},
     "its tests name clamp in a text": {
         "tests/test_outputs.py": f"from unittest.mock import patch\n{TESTS}\n\ndef test_it():\n"
@@ -215,17 +203,8 @@ def test_tasks_lie_at_any_depth_and_refusals_are_counted(tmp_path: Path, run: Ru
     )
     result = run("problems", "check", f"harbor:{tmp_path}", "--json")
     assert result.code == 1 and [fault["fault"] for fault in result.json["findings"]] == ["bad_row", "bad_row"]
-    result = run(
-        "generate",
-        "--problems",
-        f"harbor:{tmp_path}",
-        "--model",
-        "demo",
-        "--protocol",
-        "tools",
-        "--out",
-        tmp_path / "t",
-    )
+    command = f"generate --problems harbor:{tmp_path} --model demo --protocol tools --out {tmp_path / 't'}"
+    result = run(*command.split())
     assert result.code == 0
     assert "left out 2 of 3 problems" in result.err
 

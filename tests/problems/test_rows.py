@@ -5,9 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.problems.base import ProblemRow, UnusableRow
 from foretrace.problems.rows import read_problem_rows
-from foretrace.rows import files
 from foretrace.rows.base import Hub
 
 ROWS = [{"n": number, "text": f"row {number} é"} for number in range(30)]
@@ -69,19 +64,6 @@ def test_all_endings(ending: str, packed: str, tmp_path: Path) -> None:
     assert found[3].name == f"set{ending.rpartition('.')[0]}/3"
 
 
-def test_one_object_and_no_newline_at_the_end(tmp_path: Path) -> None:
-    assert values(written(tmp_path / "one.json", b'{"n": 1}')) == [{"n": 1}]
-    assert values(written(tmp_path / "one.jsonl", b'\xef\xbb\xbf{"n": 1}')) == [{"n": 1}]
-    assert values(written(tmp_path / "none.jsonl", b"")) == []
-
-
-def test_several_packed_members(tmp_path: Path) -> None:
-    half = LINES.index(b"\n", 500) + 1
-    for ending, pack in list(PACK.items())[1:]:
-        data = pack(LINES[:half]) + pack(LINES[half:])
-        assert values(written(tmp_path / f"set.jsonl{ending}", data)) == ROWS
-
-
 def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
     path = written(tmp_path / "set.jsonl", b'{"n": 0}\n\n  \n{"n": 3}\n[1]\n{"n": 5}')
     assert [row.at[-5:] for row in read_problem_rows(path, None)] == ["row 0", "row 3", "row 4", "row 5"]
@@ -125,13 +107,6 @@ def test_what_is_wrong_is_one_line(name: str, data: bytes, said: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_too_long_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE", 20_000)
-    path = written(tmp_path / "set.jsonl.gz", gzip.compress(b'{"n": "' + b"x" * 30_000 + b'"}'))
-    with pytest.raises(ProblemError, match=r"row 0: a line of more than 20,000 bytes"):
-        values(path)
-
-
 def test_no_file_and_no_place(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match=r"none\.jsonl: no such file"):
         values(tmp_path / "none.jsonl")
@@ -168,26 +143,3 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Monkey
     with pytest.raises(ProblemError, match=r"owner/name: cannot reach .*name a local file with path=") as caught:
         list(read_problem_rows(None, Hub("owner/name", "test")))
     assert "\n" not in str(caught.value) and str(caught.value).count("local file") == 1
-
-
-STREAM = """
-import sys
-from foretrace.problems.rows import read_problem_rows
-from foretrace.rows.base import Hub
-for row in read_problem_rows(None, Hub("owner/name", "test")):
-    print(row.at, row.value["n"])
-"""
-
-
-@pytest.mark.slow
-def test_the_hub_is_streamed(tmp_path: Path) -> None:
-    with FakeHub() as hub:
-        repo = hub.create("owner/name")
-        data = parquet(tmp_path / "made.parquet")
-        commit = hub.commit(repo, "add", {"data/test-00000-of-00001.parquet": Blob(data, True)})
-        env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
-        env |= {"HF_TOKEN": TOKEN}
-        done = subprocess.run([sys.executable, "-c", STREAM], env=env, capture_output=True, text=True, timeout=60)
-        assert done.stdout.splitlines() == [f"owner/name split test row {n} {n}" for n in range(30)], done.stderr
-        assert all(commit.oid in request.path for request in hub.log("GET", "/resolve/.*parquet"))
-        assert hub.log("GET", "/resolve/.*parquet")

@@ -95,11 +95,6 @@ async def judge(box: Box, job: Job, limits: Limits | None = None) -> Verdict:
     return verdict
 
 
-def test_the_hangs_are_many() -> None:
-    names = [job.name for job in jobs()]
-    assert len(HANGS) >= 60 and len({*names}) == len(names)
-
-
 @in_portions_of(20)
 def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None:
     wrong: dict[str, str] = {}
@@ -124,16 +119,3 @@ def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None
     assert wrong == {}
     assert slow == []
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GROWN_MB << 10
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_right_answers_are_judged_afterwards(wide: Box, form: str) -> None:
-    code = f"{RIGHT}\nprint(f(1))" if form == "program" else RIGHT
-
-    async def several() -> list[Verdict]:
-        return await asyncio.gather(
-            *(judge(wide, Job("right", code, FORMS[form]), Limits(wall_s=8)) for _ in range(AT_ONCE))
-        )
-
-    for verdict in wide.do(several()):
-        assert verdict.passed and verdict.ending == "ok", verdict

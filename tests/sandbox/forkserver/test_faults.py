@@ -47,12 +47,6 @@ def test_source_that_is_no_python(box: Box, code: str, kind: str, line: int | No
     assert box.out("print(1)") == "1\n"
 
 
-def test_a_huge_source_is_refused(box: Box) -> None:
-    result = box.run("x = 1\n" + "#" * 2_000_000)
-    assert result.ending == "error" and result.error and result.error.kind == "SourceTooLarge"
-    assert "2,000,006" in result.error.message and "1,048,576" in result.error.message
-
-
 @pytest.mark.parametrize(
     "limits",
     [

@@ -6,9 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from foretrace.core.errors import SandboxError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import Box, box_at, marked, own_descriptors, own_zombies, settings, start_sleeping, until
-from timing import AT_ONCE_S, assert_quick, thrice_if_late
+from timing import AT_ONCE_S
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -113,64 +110,6 @@ def _looked_up(pid: int) -> tuple[int, int] | None:
         return len(os.listdir(f"/proc/{pid}/fd")), len(Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
     except OSError:
         return None
-
-
-# Interruption
-
-
-SCRIPT = """
-import asyncio, sys
-from foretrace.sandbox.forkserver import server_process
-from foretrace.sandbox.base import SandboxSettings
-from foretrace.sandbox.local import LocalSandbox
-server_process.PYTHON_FLAGS = (*server_process.PYTHON_FLAGS, "-X", sys.argv[1])
-async def main():
-    async with LocalSandbox(SandboxSettings(workers=2)) as sandbox:
-        session = await sandbox.session()
-        await session.run("x = 1")
-        print("ready", flush=True)
-        runs = [sandbox.run("import time; time.sleep(30)") for _ in range(4)]
-        await asyncio.gather(*runs, session.run("while 1: pass"))
-try:
-    asyncio.run(main())
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-    sys.exit(130)
-"""
-
-
-def running(tmp_path: Path, name: str) -> tuple[subprocess.Popen[str], str]:
-    mark = f"mark-{name}-{os.getpid()}"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, mark],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    assert until(lambda: len(marked(mark)) >= 5)
-    time.sleep(0.1)  # until the runs sleep
-    return process, mark
-
-
-@pytest.mark.parametrize("whole_group", [False, True])
-@thrice_if_late
-def test_ctrl_c_ends_at_once_and_cleanly(tmp_path: Path, whole_group: bool) -> None:
-    process, mark = running(tmp_path, "ctrl-c")
-    began = time.monotonic()
-    if whole_group:  # as a terminal does
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=2 * AT_ONCE_S)
-    took = time.monotonic() - began
-    assert (process.returncode, out, err) == (130, "interrupted\n", "")
-    assert until(lambda: not marked(mark))
-    assert [p.name for p in tmp_path.iterdir() if p.name != "temporary"] == []
-    assert_quick(took, 1.5)
 
 
 @pytest.mark.parametrize("level", [2, 1, 0])

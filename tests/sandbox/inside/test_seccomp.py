@@ -103,13 +103,6 @@ def test_dangerous_calls_are_refused_in_every_filter(plain: Filter, jailed: Filt
         assert passed == []
 
 
-def test_calls_that_no_table_names_are_refused(plain: Filter) -> None:
-    # io_uring_*, bpf, perf_event_open, userfaultfd, keyctl, kexec_load, init_module, open_by_handle_at, reboot
-    unlisted = [425, 426, 427, 321, 298, 323, 250, 246, 175, 304, 169, 280, 241, 282, 219, 104, 105, 265, 142]
-    for number in set(unlisted) - set(plain.numbers.values()):
-        assert plain(number) == ENOSYS
-
-
 def test_other_interfaces_of_the_kernel_kill(plain: Filter, machine: str) -> None:
     for arch in (0x40000003, 0x40000028, 0xC00000B7 if machine == "x86_64" else 0xC000003E, 0):
         assert plain("read", arch=arch) == KILL
@@ -157,15 +150,11 @@ def test_arguments_that_matter(plain: Filter, forking: Filter) -> None:
     for pointer in (0x7FFF0000, 1 << 32, 1 << 63):
         assert plain("prlimit64", 0, 7, pointer) == EPERM
     assert plain("prctl", 15) == ALLOW
-    for option in (2, 4, 22, 24, 8, 28, 35, 38, 59, 0x59616D61):
+    for option in (1, 2, 4, 22, 24, 8, 28, 35, 38, 59, 0x59616D61):
         assert plain("prctl", option) == EPERM
     assert plain("fcntl", 0, 1030) == ALLOW
     for command in (1024, 1031, 1033, 8, 10, 15):  # leases, pipe sizes, seals, owners and signals
         assert plain("fcntl", 0, command) == EPERM
-
-
-def test_a_run_cannot_decide_to_outlive_its_parent(plain: Filter, jailed: Filter) -> None:
-    assert plain("prctl", 1, 0) == jailed("prctl", 1, 0) == EPERM
 
 
 def test_every_listed_name_is_known_somewhere() -> None:
