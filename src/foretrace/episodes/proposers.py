@@ -76,11 +76,7 @@ def _is_whole(code: str, entry_point: str | None) -> bool:
 
 
 class RecordedGuesses(Proposer):
-    """Guesses from a file of predictions.
-
-    Args:
-        rows: Guesses by key of the attempt and index of the message, the best first.
-    """
+    """Guesses from a file of predictions: `rows` by key of the attempt and index of the message, the best first."""
 
     def __init__(self, name: str, rows: Mapping[tuple[str, int], Sequence[Prediction]]) -> None:
         self.name, self._rows = name, rows

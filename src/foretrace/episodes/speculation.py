@@ -40,11 +40,8 @@ class AttemptLog(NamedTuple):
 
 
 class Speculation:
-    """Speculation in one run.
-
-    Args:
-        sandbox: Runs early programs and judgments; ideally a separate one, so that the attempts' own runs never wait.
-    """
+    """Speculation in one run. The `sandbox` runs early programs and judgments; ideally a separate one, so that the
+    attempts' own runs never wait."""
 
     def __init__(self, proposer: Proposer, sandbox: Sandbox, settings: SpeculationSettings | None = None) -> None:
         self.proposer, self.sandbox = proposer, sandbox
@@ -96,12 +93,8 @@ class Speculation:
         self._failed = self._failed or f"{type(error).__name__}: {error}"
 
     async def start(self, isolation: Isolation) -> None:
-        """Start the proposer and the sandbox; `isolation` is that of the attempts' own code.
-
-        Raises:
-            UsageError: the isolation is too weak: what code does would outlive its process.
-            ModelError: a model that guesses cannot be reached.
-        """
+        """Start the proposer and the sandbox. A UsageError says that `isolation`, that of the attempts' own code, is
+        too weak: what code does would outlive its process."""
         if isolation.level < MIN_LEVEL:
             why = f": needs isolation level {MIN_LEVEL}, and this is level {isolation.level}; leave it out"
             raise UsageError(Setting("speculate", self.proposer.name), why)

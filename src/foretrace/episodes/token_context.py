@@ -66,13 +66,8 @@ class TokenContext:
         return self._extend(await self._tokens.tokenize(text))
 
     async def add_user_turn(self, text: str) -> tuple[int, ...]:
-        """Add text of the environment after the assistant's turn, as a user message.
-
-        The end of the assistant's turn is added if the model did not sample it.
-
-        Raises:
-            UsageError: the model's chat template does not let turns be appended.
-        """
+        """Add text of the environment after the assistant's turn, as a user message; the end of that turn is added if
+        the model did not sample it. A UsageError says that the chat template does not let turns be appended."""
         frame = await _find_turn_frame(self._tokens)
         before = frame.before[1:] if self._ids[-1:] == frame.before[:1] else frame.before
         return self._extend([*before, *await self._tokens.tokenize(text), *frame.after])

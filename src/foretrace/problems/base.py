@@ -115,11 +115,8 @@ def collect_problems(
 
 
 def check_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems as a list, checked so that each can be attempted.
-
-    Raises:
-        ProblemError: there is no problem, one has no tests, or two have the same id.
-    """
+    """The problems as a list, checked so that each can be attempted; ProblemError if there is none, one has no tests,
+    or two have the same id."""
     listed = list(problems)
     if not listed:
         raise ProblemError("no problems to attempt: the set is empty, or none of its problems was chosen")
@@ -134,11 +131,7 @@ def check_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def require_tests(problem: Problem) -> None:
-    """Refuse a problem without tests.
-
-    Raises:
-        ProblemError: it has no tests.
-    """
+    """Raise a ProblemError for a problem without tests."""
     if not (problem.public_tests or problem.hidden_tests):
         raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
 
@@ -187,11 +180,7 @@ def check_problem(problem: Problem) -> Problem:
 
 
 def get_text(row: ProblemRow, key: str) -> str:
-    """The text under a key.
-
-    Raises:
-        UnusableError: it is missing or blank.
-    """
+    """The text under a key; UnusableError if it is missing or blank."""
     value = row.value.get(key)
     if not isinstance(value, str) or not value.strip():
         raise UnusableError(f"`{key}` must be a text that is not empty")
@@ -199,11 +188,7 @@ def get_text(row: ProblemRow, key: str) -> str:
 
 
 def parse_code(code: str, what: str = "") -> ast.Module:
-    """The syntax tree of the code.
-
-    Raises:
-        UnusableError: it is not Python; the message begins with `what` and shows the line.
-    """
+    """The syntax tree of the code; an UnusableError, which begins with `what`, shows the line that is not Python."""
     try:
         return parse_quietly(code)
     except SyntaxError as error:

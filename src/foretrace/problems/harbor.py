@@ -186,11 +186,8 @@ def _check_script(script: str, tests: str) -> None:
 
 
 def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
-    """The tests in the form that the sandbox judges, the answer's module, and the name imported from it.
-
-    Args:
-        texts: The instruction and the solution, one of which names the answer's file.
-    """
+    """The tests in the form that the sandbox judges, the answer's module (whose file `texts` name), and the name
+    imported from it."""
     tree = parse_code(source)
     paths = [node for node in tree.body if ast.unparse(node).startswith("sys.path")]
     tree.body = [node for node in tree.body if node not in paths]

@@ -64,11 +64,8 @@ class Mbpp:
 
 
 def _get_texts(row: ProblemRow, key: str) -> list[str]:
-    """The texts of a list under a key, or a single text as a list; empty if the key is missing or all texts are blank.
-
-    Raises:
-        UnusableError: the key holds anything else.
-    """
+    """The texts of a list under a key, or a single text as a list; empty if the key is missing or all texts are
+    blank."""
     value = row.value.get(key)
     texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):

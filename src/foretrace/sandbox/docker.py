@@ -149,11 +149,7 @@ def pack_own_modules() -> bytes:
 
 
 async def find_engine(image: str) -> str:
-    """The first engine that answers and has the image.
-
-    Raises:
-        SandboxError: there is none; says for each engine what is missing and what to do.
-    """
+    """The first engine that answers and has the image; a SandboxError says for each one what is missing."""
     reasons: list[str | Setting] = []
     for engine in (name for name in ENGINES if shutil.which(name)):
         problem = await _find_problem(engine, image)

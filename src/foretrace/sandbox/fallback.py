@@ -33,11 +33,8 @@ class FallbackSandbox:
         """All names in order; once started, the name of the sandbox in use."""
 
     async def start(self) -> Isolation:
-        """Start the first sandbox that works. `refused` in its isolation has the earlier ones with their errors.
-
-        Raises:
-            SandboxError: none can start; gives the reason for each.
-        """
+        """Start the first sandbox that works. `refused` in its isolation has the earlier ones with their errors; a
+        SandboxError has all of them."""
         return self._add_refused(await (await self._ensure_started()).start())
 
     async def _ensure_started(self) -> Sandbox:

@@ -17,12 +17,7 @@ class AsyncJournal:
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, line: bytes) -> None:
-        """Return when the line is durable.
-
-        Raises:
-            StoreError: it could not be written.
-            Exception: anything else that prevented writing.
-        """
+        """Return when the line is durable, or raise what prevented writing it."""
         written = asyncio.get_running_loop().create_future()
         self._lines.append((line, written))
         if self._writing is None:

@@ -90,13 +90,8 @@ class ChildChannel:
         return None
 
     async def wait(self, timeout_s: float | None = None) -> ChildExit:
-        """Wait for the child's exit, and return how it ended. It is killed if its channel is broken.
-
-        More output than `_MAX_UNREAD`, or an incomplete frame at the end, makes the channel `broken`.
-
-        Args:
-            timeout_s: Seconds after which it is killed; None waits for its time limit.
-        """
+        """Wait for the child's exit, at most `timeout_s` seconds (None: its time limit), and return how it ended. It is
+        killed if its channel is `broken`, as by more output than `_MAX_UNREAD` or an incomplete frame at the end."""
         if self.broken is not None:
             self.stop()
         timer = None if timeout_s is None else asyncio.get_running_loop().call_later(timeout_s, self.stop)

@@ -39,11 +39,8 @@ class ForkServerPool:
 
     @contextlib.asynccontextmanager
     async def lend(self, purpose: _Purpose) -> AsyncGenerator[ForkServer]:
-        """A fork server for the duration of the block: an idle one, or else a new one.
-
-        Raises:
-            ForkServerStartError: it could not be started.
-        """
+        """A fork server for the duration of the block: an idle one, or else a new one, which may not start
+        (ForkServerStartError)."""
         async with self._slots[purpose]:
             if self._closed:
                 raise SandboxError(_CLOSED)

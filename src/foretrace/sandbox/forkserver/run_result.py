@@ -47,13 +47,8 @@ _ENDING_OF_REASON: dict[str, Ending] = {
 
 
 def read_child_exit(report: dict[str, Any], limits: Limits, printed: dict[str, Any]) -> ChildExit:
-    """How a child ended.
-
-    Args:
-        report: The fork server's report: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
-            `seconds` and `cpu_s`. A session that ended before its first block reports none of these.
-        printed: `stdout`, `stderr` and `truncated`.
-    """
+    """How a child ended, by the fork server's `report`: `killed` (why it killed the child, or None), `status` (as of
+    `os.waitpid`), `seconds` and `cpu_s`. A session that ended before its first block reports none of these."""
     killed, cpu_s, seconds = report.get("killed"), report.get("cpu_s"), float(report.get("seconds", 0.0))
     code = 0 if killed else os.waitstatus_to_exitcode(int(report.get("status", 0)))
     out_of_cpu = killed == "cpu" or (-code in _CPU_SIGNALS and (cpu_s or 0) >= limits.cpu_s)

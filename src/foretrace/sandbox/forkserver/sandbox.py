@@ -57,11 +57,8 @@ class ForkServerSandbox:
         return (await self._ensure_started()).isolation
 
     async def _start_pool(self) -> VerifiedPool:
-        """Start fork servers and run their self-test.
-
-        Raises:
-            SandboxError: They do not start, or not at the required level.
-        """
+        """Start fork servers and run their self-test; a SandboxError says why that fails, or that the level is too
+        low."""
         raise NotImplementedError
 
     async def _ensure_started(self) -> VerifiedPool:
@@ -137,11 +134,7 @@ class ForkServerSandbox:
 
 
 def parse_preload(text: str) -> tuple[str, ...]:
-    """Modules of a preload setting: the name of a set, or module names joined by `+`.
-
-    Raises:
-        UsageError: a name is not a module name.
-    """
+    """Modules of a preload setting: the name of a set, or module names joined by `+`."""
     if text in PRELOAD_SETS:
         return PRELOAD_SETS[text]
     names = tuple(dict.fromkeys(part.strip() for part in text.split("+")))

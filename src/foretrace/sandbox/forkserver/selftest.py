@@ -29,13 +29,8 @@ RunInSandbox = Callable[[str], Awaitable[str]]
 
 
 async def run_selftest(run_in_sandbox: RunInSandbox, namespaces: dict[str, int], kinds: Sequence[str]) -> list[Guard]:
-    """Probe every guard.
-
-    Args:
-        run_in_sandbox: runs a program in the sandbox.
-        namespaces: inode numbers of the fork server's namespaces, by kind.
-        kinds: kinds of namespaces that it must not share with this process.
-    """
+    """Probe every guard, and compare the fork server's `namespaces` (inode numbers by kind): those of `kinds` must not
+    be this process's."""
     with make_decoys() as decoys:
         program = f"{PROBE_PROGRAM.read_text('utf-8')}\nmain({decoys!r})\n"
         printed = await run_in_sandbox(program)

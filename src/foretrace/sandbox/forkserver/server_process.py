@@ -97,11 +97,8 @@ class ForkServer:
         self._end_command = tuple(part.replace(NAME_PLACEHOLDER, name) for part in launch.end_command)
 
     async def start(self) -> None:
-        """Start it and wait until it is ready.
-
-        Raises:
-            ForkServerStartError: it did not start; says which call was refused, or what the interpreter printed.
-        """
+        """Start it and wait until it is ready. A ForkServerStartError says which call was refused, or what the
+        interpreter printed."""
         # At levels 0 and 1 code may write anywhere, and should write here; at level 2 it may write nowhere. The fork
         # server makes the folder, and so removes it whenever this process is killed.
         if self.launch.level < 2 and self.launch.scratch is None:
@@ -165,11 +162,8 @@ class ForkServer:
         return lines[-1] if lines else f"no answer within {_START_TIMEOUT_S:.0f} s"
 
     async def receive(self) -> tuple[bytes, bytes]:
-        """Kind and body of the fork server's next message. Can be cancelled and called again.
-
-        Raises:
-            EOFError: the fork server has died.
-        """
+        """Kind and body of the fork server's next message; EOFError if it has died. Can be cancelled and called
+        again."""
         try:
             if self._next_header is None:
                 header = await self._reader.readexactly(MESSAGE_HEADER.size)

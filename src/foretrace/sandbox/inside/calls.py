@@ -72,11 +72,7 @@ class _CallDecoder(Decoder):
 
 
 class Caller:
-    """One side of the conversation.
-
-    Args:
-        max_calls: how many calls this side may make.
-    """
+    """One side of the conversation, which may make `max_calls` calls."""
 
     def __init__(self, channel: Any, max_calls: int = 1 << 30) -> None:
         self._channel, self._calls_left = channel, max_calls

@@ -57,13 +57,8 @@ class Confinement:
 
 
 def main(confinement: Confinement, role: str, rlimits: list[tuple[int, int]], descriptors: tuple[int, ...]) -> NoReturn:
-    """Enter the confinement, then serve the request that arrives on the channel. Never returns.
-
-    Args:
-        role: the request's mode: a key of `ROLES`.
-        rlimits: result of `make_rlimits`.
-        descriptors: stdin, stdout, stderr and the channel, all above 3.
-    """
+    """Enter the confinement, then serve the request that arrives on the channel in its role. Never returns. The
+    `descriptors` (stdin, stdout, stderr, channel) are all above 3."""
     code = 1
     try:
         place_descriptors(descriptors)
@@ -90,10 +85,8 @@ def place_descriptors(descriptors: tuple[int, ...]) -> None:
 
 def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int]], *, forks: bool = False) -> int:
     """Give up privileges, in an order in which each step is still allowed; close all descriptors except 0 to 3.
-
-    Returns:
-        For a session that forks: the descriptor through which the kernel asks the fork server about new processes.
-    """
+    Returns, for a session that forks, the descriptor through which the kernel asks the fork server about new
+    processes."""
     os.setsid()
     if confinement.level < 2:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's handler is not for children
@@ -122,12 +115,8 @@ def become_user(user: int) -> None:
 
 
 def make_rlimits(limits: dict[str, Any], confinement: Confinement, *, checkpoints: int = 0) -> list[tuple[int, int]]:
-    """Resource limits by kind, within what this process may set.
-
-    Args:
-        limits: the fields of `base.Limits`.
-        checkpoints: processes that a session may need in addition to those of its code.
-    """
+    """Resource limits by kind, within what this process may set. A session needs `checkpoints` processes besides those
+    of its code."""
     mib = 1024 * 1024
     wanted = {
         resource.RLIMIT_CPU: int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server is more precise

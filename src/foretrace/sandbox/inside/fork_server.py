@@ -33,11 +33,7 @@ _LINE_BUFFERED_WRITES = 4000
 
 
 def make_confinement(configuration: dict[str, Any]) -> Confinement:
-    """Import the packages to preload, enter the jail, and prepare the confinement of children.
-
-    Raises:
-        CallError: the system refused a call that the level needs.
-    """
+    """Import the packages to preload, enter the jail, and prepare the confinement of children."""
     confinement = Confinement(int(configuration["level"]))
     confinement.scratch = jail.SCRATCH if confinement.level == 3 else configuration["scratch"] or "/"
     preloaded = preload_packages(configuration["preload"])
@@ -80,11 +76,8 @@ def can_drop_user() -> bool:
 
 
 def main_in_container(archive: str) -> None:
-    """Serve as the first process of a container.
-
-    Args:
-        archive: the file that these modules were imported from; it is removed so that code does not see it.
-    """
+    """Serve as the first process of a container. The `archive` from which these modules came is removed, so that code
+    does not see it."""
     folder = os.path.dirname(archive)
     if not os.path.ismount(folder) or os.listdir(folder) != [os.path.basename(archive)]:
         sys.exit(f"{folder} is not a fresh folder of a container")  # it would be emptied after each run

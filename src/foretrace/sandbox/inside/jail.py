@@ -31,14 +31,9 @@ _NO_ACCESS_TIMES, _RELATIVE_TIMES, _STATVFS_RELATIVE = 1024, 1 << 21, 4096
 
 
 def unshare() -> None:
-    """Enter new namespaces; the caller's next child is the first process of the new pid namespace.
-
-    For root, two users are mapped, so that children can be `nobody` on the host: the limit on the number of processes
-    does not apply to the host's root.
-
-    Raises:
-        CallError: the system refused a call (`unshare`, or a write to the mapping in /proc).
-    """
+    """Enter new namespaces; the caller's next child is the first process of the new pid namespace. For root, two users
+    are mapped, so that children can be `nobody` on the host: the limit on processes does not apply to the host's
+    root."""
     uid, gid = os.getuid(), os.getgid()
     ready, go = os.pipe()
     target = os.getpid()
@@ -109,11 +104,7 @@ def carve_holes(roots: list[str], holes: list[str]) -> tuple[list[str], list[str
 
 
 def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
-    """Make a new root with these paths, read-only, and an empty scratch folder, and move into it.
-
-    Raises:
-        CallError: the system refused a call.
-    """
+    """Make a new root with these paths, read-only, and an empty scratch folder, and move into it."""
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     # Opened before anything is mounted: the new root may hide the folder of the interpreter.
     opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*roots, *preloaded)}
@@ -190,11 +181,7 @@ _O_PATH_CLOEXEC = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 def make_landlock_rules(readable: list[str], listable: list[str], writable: list[str]) -> int:
     """Make Landlock rules, and return their descriptor: everything is denied except reading below `readable`, listing
-    below `listable`, and all access below `writable`; also TCP, and signals to processes outside.
-
-    Raises:
-        CallError: the kernel refused, or has no Landlock.
-    """
+    below `listable`, and all access below `writable`; also TCP, and signals to processes outside."""
     known = syscalls.call("landlock_create_ruleset", None, 0, 1)
     files = _FIRST_MISSING.get(known, _ALL) - 1
     network = 3 if known >= 4 else 0

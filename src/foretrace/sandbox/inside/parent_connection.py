@@ -89,11 +89,8 @@ class ParentConnection:
         return kind, bytes(self._in[body : self._start])
 
     def forward_stream(self, descriptor: int | None) -> bool:
-        """Forward what has arrived of a stream message; true once all of it has been written.
-
-        Args:
-            descriptor: target; the bytes are discarded if it is None or closed at the other end.
-        """
+        """Forward what has arrived of a stream message (discard it if there is no `descriptor`, or it is closed at the
+        other end); true once all of it has been written."""
         while self.stream_left and self._start < self._end:
             part = self._in[self._start : min(self._end, self._start + self.stream_left)]
             try:
@@ -125,11 +122,8 @@ class ParentConnection:
         self.flush()
 
     def queue_from(self, descriptor: int, kind: bytes, stamp: float | None = None) -> memoryview | None:
-        """Queue a message with what can be read from a descriptor.
-
-        Returns:
-            The bytes read: empty at the end of the stream, None if there is nothing to read now.
-        """
+        """Queue a message with what can be read from a descriptor, and return that: empty at the end of the stream,
+        None if there is nothing to read now."""
         head = MESSAGE_HEADER.size + (TIMESTAMP.size if stamp is not None else 0)
         if _BUFFER_SIZE - self._queued < head + CHUNK_SIZE:
             self.flush()

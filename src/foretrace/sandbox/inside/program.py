@@ -49,10 +49,8 @@ def _open(file: Any, *args: Any, **options: Any) -> Any:
 
 
 def replay(channel: FrameChannel, request: dict[str, Any]) -> None:
-    """Run the blocks of a request one after another in this process. The output of all but the last is discarded.
-
-    Sends ["begins"] before the last block, and what `run_block` sends.
-    """
+    """Run the blocks of a request one after another in this process. The output of all but the last is discarded;
+    before that one, ["begins"] is sent."""
     namespace, blocks = main_module(), request["blocks"]
     outputs = [os.dup(1), os.dup(2)]
     null = os.open("/dev/null", os.O_WRONLY)
@@ -68,10 +66,8 @@ def replay(channel: FrameChannel, request: dict[str, Any]) -> None:
 
 
 def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[str, Any]) -> bool:
-    """Run one block of a session, send how it ended, and return whether it completed.
-
-    If it raises SystemExit, nothing is sent and the process exits.
-    """
+    """Run one block of a session, send how it ended, and return whether it completed. If it exits, the process
+    exits."""
     code, error = execute(source, f"block_{number}.py", namespace)
     if code is not None and error is None:
         with contextlib.suppress(BaseException):
@@ -106,10 +102,8 @@ def main_module() -> dict[str, Any]:
 
 
 def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | None, dict[str, Any] | None]:
-    """Run source text; return the exit code (None if it completed), and the error if it raised one.
-
-    Prints a traceback to stderr, as Python does.
-    """
+    """Run source text; return the exit code (None if it completed), and the error if it raised one, after printing its
+    traceback."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     try:
         exec(compile(source, file, "exec", dont_inherit=True), namespace)

@@ -267,12 +267,7 @@ def fixture(function: Any = None, *, scope: str = "function", autouse: bool = Fa
 
 
 class FixtureRunner:
-    """Runs test functions with their fixtures.
-
-    Args:
-        names: what the test's code defines.
-        call: calls a test.
-    """
+    """Runs test functions with the fixtures among the `names` that the test's code defines."""
 
     def __init__(self, names: dict[str, Any], call: Callable[[Any], None]) -> None:
         self._names, self._call = names, call

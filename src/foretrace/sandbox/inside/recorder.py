@@ -123,11 +123,8 @@ class Recorder:
         return True
 
     def __call__(self, n: int, *leaves: Any, variants: tuple[int, tuple[Any, ...]] = (0, ())) -> None:
-        """Record the leaves of an assert.
-
-        Args:
-            variants: number of a leaf, and functions that evaluate it with other constants.
-        """
+        """Record the leaves of an assert. `variants`: number of a leaf, and functions that evaluate it with other
+        constants."""
         if not self._together:
             holds, sides = self._skeleton(n)
             passed = bool(holds(*leaves))
@@ -239,11 +236,7 @@ class NoDecoyError(Exception):
 
 
 def vary(value: Any, random: Any) -> Any:
-    """Another value of the same type, near the given one; raises NoDecoyError.
-
-    Args:
-        random: a `random.Random`, or the module.
-    """
+    """Another value of the same type, near the given one; raises NoDecoyError."""
     kind = type(value)
     if kind is bool:
         return not value

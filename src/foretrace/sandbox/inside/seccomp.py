@@ -71,11 +71,8 @@ Instructions = list[bytes]
 
 
 def make_server_program(*, metadata: bool) -> bytes:
-    """The instructions of the fork server's filter: the allowlist, which each child inherits.
-
-    Args:
-        metadata: allow chmod, utime and the like: for a jail where everything but the scratch is read-only.
-    """
+    """The instructions of the fork server's filter: the allowlist, which each child inherits; with `metadata` also
+    chmod, utime and the like, for a jail where everything but the scratch is read-only."""
     code = [_op(_LOAD, _ARCH), _op(_JEQ, syscalls.AUDIT_ARCH, 1, 0), _op(_RETURN, _KILL), _op(_LOAD, _NUMBER)]
     if syscalls.MACHINE == "x86_64":  # the x32 interface reuses the numbers with this bit set
         code += [_op(_JGE, 0x40000000, 0, 1), _op(_RETURN, _KILL)]
@@ -83,14 +80,9 @@ def make_server_program(*, metadata: bool) -> bytes:
 
 
 def make_child_program(*, metadata: bool, forks: bool) -> bytes:
-    """The instructions of a child's additional filter; its process id is filled in later (see `SeccompFilter`).
-
-    It only lists what the fork server may do and a child may not, since the kernel compiles it anew for each child.
-
-    Args:
-        metadata: as for the fork server's filter.
-        forks: have the kernel ask the fork server about each new process (see `answer_fork_request`), for a session.
-    """
+    """The instructions of a child's additional filter: what the fork server may do and a child may not, since the
+    kernel compiles it anew for each child. The process id is filled in later (see `SeccompFilter`). If it `forks`, as
+    in a session, the kernel asks the fork server about each new process (see `answer_fork_request`)."""
     of_server, of_child = _server_rules(metadata), _rules(metadata, forks)
     rules = {number: of_child.get(number, _UNKNOWN) for number in of_server}
     denied = {number: rule for number, rule in rules.items() if rule != of_server[number]}
@@ -129,14 +121,8 @@ class SeccompFilter:
         self._flags = allow_speculation | (1 << 3 if notifies else 0)
 
     def install(self, own_pid: int) -> int:
-        """Install it for good for this process and all that it starts (no_new_privs must be set).
-
-        Returns:
-            If the filter notifies: the descriptor of the kernel's requests (see `answer_fork_request`).
-
-        Raises:
-            CallError: the kernel has no seccomp filters, or they are not allowed here.
-        """
+        """Install it for good for this process and all that it starts (no_new_privs must be set). Returns, if the
+        filter notifies, the descriptor of the kernel's requests (see `answer_fork_request`)."""
         for mark in self._marks:
             struct.pack_into("=I", self._buffer, mark, own_pid)
         set_filter = 1

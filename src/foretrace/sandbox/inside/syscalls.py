@@ -107,11 +107,8 @@ class CallError(OSError):
 
 
 def call(name: str, *arguments: object) -> int:
-    """Make a system call by name; integers, bytes and ctypes references are passed as they are.
-
-    Raises:
-        CallError: the kernel refused, or this machine's table does not have the name.
-    """
+    """Make a system call by name; integers, bytes and ctypes references are passed as they are. A CallError says that
+    the kernel refused, or that this machine's table does not have the name."""
     number = NUMBERS.get(name)
     if number is None:
         raise CallError(name, errno.ENOSYS)

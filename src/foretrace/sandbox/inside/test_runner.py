@@ -41,11 +41,7 @@ def _compile(source: str) -> Any:
 
 
 def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """The names that tests can use besides their own: those of the setup, the prompt's helpers and the answer.
-
-    Args:
-        answer: what the answer defines.
-    """
+    """The names that tests can use besides their own: those of the setup, the prompt's helpers and the answer."""
     entry_point = request["entry_point"]
     names: dict[str, Any] = {}
     for name, part in (("prompt", request["helpers"]), ("setup", request["setup"])):
@@ -84,11 +80,8 @@ def run_tests(
 
 
 def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: dict[str, Any]) -> None:
-    """Run one test. Raises what it raises, or AssertionError if a test that it defines was not run.
-
-    Args:
-        defined: gets what the test's code defines, for later tests.
-    """
+    """Run one test, and add what its code defines to `defined`. Raises what it raises, or AssertionError if a test that
+    it defines was not run."""
     module = types.ModuleType("__main__")  # as `python test.py` would run it
     space = module.__dict__
     space.update(names, __builtins__=builtins, __file__=file)

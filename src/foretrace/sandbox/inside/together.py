@@ -136,11 +136,8 @@ class _Unknown:
 
 
 def find_agreeable_class(values: Iterable[Any]) -> str | None:
-    """A class of the answer whose objects claim to equal, or to contain, objects that they cannot know; None if none.
-
-    Args:
-        values: what the answer defines; base classes and subclasses are examined, too.
-    """
+    """A class of the answer (or a base class or subclass) whose objects claim to equal, or to contain, objects that
+    they cannot know; None if none."""
     todo = [value if isinstance(value, type) else type(value) for value in values]
     seen: set[int] = set()
     while todo:

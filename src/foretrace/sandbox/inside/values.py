@@ -219,11 +219,7 @@ class Encoder:
 
 
 def decode(tagged: Any) -> Any:
-    """A new value from the result of `encode`. The input need not be trusted.
-
-    Raises:
-        ValueError: `encode` cannot have returned this.
-    """
+    """A new value from the result of `encode`; ValueError for anything else. The input need not be trusted."""
     return Decoder().decode(tagged)
 
 

@@ -27,11 +27,7 @@ _KILLED_BY = {KILL: "ended", CANCEL: "cancelled"}
 
 
 class WatchedChild:
-    """A child's streams, how much it has sent, and why it was killed.
-
-    Args:
-        limits: the fields of `base.Limits`.
-    """
+    """A child's streams, how much it has sent, and why it was killed."""
 
     def __init__(
         self, parent: ParentConnection, limits: dict[str, Any], wall_s: float, keep_wait_s: float = 0.0
@@ -205,11 +201,8 @@ class WatchedChild:
 
 
 def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
-    """Serve one run, from forking its child until all its processes are gone.
-
-    Args:
-        stdin: descriptor of the run's input, None for no input; it is closed.
-    """
+    """Serve one run, from forking its child until all its processes are gone. `stdin` is closed; None is an empty
+    input."""
     limits = request["limits"]
     watched = WatchedChild(parent, limits, float(limits["wall_s"]))
     if stdin is None:

@@ -45,11 +45,8 @@ class Judging(msgspec.Struct):
         return msgspec.structs.replace(limits, wall_s=wall_s, cpu_s=cpu_s)
 
     def add(self, ended: ChildExit, ending: Ending, error: RunError | None, *, beside: bool = False) -> None:
-        """Add the exit of one process; the first ending other than `ok` is kept.
-
-        Args:
-            beside: whether it ran at the same time as the one before.
-        """
+        """Add the exit of one process, which may have run `beside` the one before; the first ending other than `ok` is
+        kept."""
         self.count += not beside
         self.seconds += 0.0 if beside else ended.seconds
         self.cpu_s += ended.cpu_s or 0.0
@@ -77,11 +74,7 @@ class Judging(msgspec.Struct):
 
 
 def find_ending(ended: ChildExit, whole: bool, limits: Limits) -> tuple[Ending, RunError | None]:
-    """The ending of a process that should have answered and then exited.
-
-    Args:
-        whole: whether it gave all its answers.
-    """
+    """The ending of a process that should have answered and then exited; `whole`: it gave all its answers."""
     if ended.ending not in ("ok", "exit"):
         return ended.ending, make_exit_error(ended, limits)
     if whole and ended.ending == "ok" and not ended.exit_code:

@@ -187,12 +187,8 @@ class _NotHoistableError(Exception):
 
 
 def take_apart(test: ast.expr, result: int = 0, shadowed: frozenset[str] = frozenset()) -> Check:
-    """The leaves and the skeleton of an asserted expression.
-
-    Args:
-        result: the result that the assert belongs to.
-        shadowed: names that do not have their usual Python meaning here.
-    """
+    """The leaves and the skeleton of an asserted expression; `shadowed` names do not have their usual Python meaning
+    here."""
     check = Check(result)
     try:
         check.skeleton = _Hoister(check, shadowed).hoist(test)

@@ -55,11 +55,7 @@ _BOUNDED = {name: _bound(NAMES[name]) for name in ("add", "sub", "mul", "truediv
 
 
 def evaluate(check: Check, expression: str, leaves: Sequence[Any]) -> Any:
-    """The value of an expression of a check for plain leaves.
-
-    Raises:
-        ValueError: it would take too long.
-    """
+    """The value of an expression of a check for plain leaves; ValueError if it would take too long."""
     if check.kinds & {"In", "NotIn"}:
         given = (*leaves, *check.constants)
         # only integers are found in a range without iterating over it
@@ -118,11 +114,7 @@ def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False)
 
 
 def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment:
-    """What one record says about its check.
-
-    Args:
-        place: index of the true constants in a line-up.
-    """
+    """What one record says about its check; `place` is the index of the true constants in a line-up."""
     match record[1:]:
         case ["v", [*leaves], bool(extended)] if len(leaves) == len(check.leaves):
             try:
@@ -171,11 +163,8 @@ def _same_for_others() -> Judgment:
 
 
 class TestReport:
-    """The results of the tests, in the order of a plan.
-
-    Args:
-        places: by check, the index of the true constants in its line-up.
-    """
+    """The results of the tests, in the order of a plan. `places`: by check, the index of the true constants in its
+    line-up."""
 
     __test__ = False
 
@@ -195,11 +184,8 @@ class TestReport:
         """Why the tests have to be run in one process with the answer."""
 
     def take(self, number: Any, records: Any, problem: Any, seconds: float, *, answer_gone: bool = False) -> bool:
-        """Add the records of one test; false if they are invalid.
-
-        Args:
-            answer_gone: Whether the answer's process had ended before the test did.
-        """
+        """Add the records of one test, before whose end the answer's process may have `gone`; false if they are
+        invalid."""
         if type(number) is not int or not 0 <= number < len(self._tests) or not isinstance(records, list):
             return False
         seen: set[int] = set()
