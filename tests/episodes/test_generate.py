@@ -17,6 +17,8 @@ from episodes.generating import (
     PROBLEMS,
     SETTINGS,
     Ground,
+    OneReply,
+    adds,
     answering,
     half,
     ids,
@@ -28,20 +30,23 @@ from episodes.generating import (
     turn_of,
     wrong,
 )
+from fakes.model_server import ModelServer, serving
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, SandboxError, StoreError, UsageError
 from foretrace.core.journal import JournalIndex
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Usage
 from foretrace.episodes.generate import engine as engine
+from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.progress import RunProgress
 from foretrace.episodes.generate.settings import Budget
 from foretrace.episodes.identity import derive_seed
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models import throttle
 from foretrace.models.servers.scripted import Scripted
+from foretrace.models.throttle import ThrottledModel
 from foretrace.protocols.tools import Tools
-from models.served import model_at
+from models.served import PATHS, model_at
 
 
 def test_every_attempt_is_a_trace_and_the_sums_are_right(ground: Ground, tmp_path: Path) -> None:
@@ -205,33 +210,6 @@ def test_a_disk_that_fails_stops_the_run_and_loses_nothing(
     assert ground.generate(tmp_path / "t", right).counts.already_done == durable
 
 
-def test_an_interrupt_keeps_what_is_finished(ground: Ground, tmp_path: Path) -> None:
-    done = [0]
-
-    async def hang(request: Request) -> Completion:
-        if number_in(request) >= 3:
-            await asyncio.sleep(60)
-        return Completion(text=right(request))
-
-    def note(status: RunProgress) -> None:
-        done[0] = status.done
-
-    async def run() -> None:
-        work = engine.generate(
-            PROBLEMS, Tools(), answering(hang), ground.sandbox, tmp_path / "t", SETTINGS, progress=note
-        )
-        running = asyncio.create_task(work)
-        while done[0] < 3:
-            await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    ground.runner.run(run())
-    assert len(stored(tmp_path / "t")) == 3
-    assert ground.generate(tmp_path / "t", right).counts.done == 3
-
-
 def _costing(used: Callable[[int], int], most_in_flight: list[int]) -> Scripted:
     """A model whose attempts take two requests, each of `used(problem)` tokens, half of them in the prompt."""
     inside = 0
@@ -379,3 +357,62 @@ def test_progress_and_report_say_where_it_stands_and_what_the_server_can_do(
     assert max(in_flight for _, in_flight, _ in seen) == 2
     assert report.counts.capabilities == {"logprobs": True, "context_length": 4096}
     assert {t.provenance.capabilities["context_length"] for t in stored(tmp_path / "t").values()} == {4096}
+
+
+# Settings of the model tell attempts apart, ports do not.
+
+
+def run(
+    ground: Ground,
+    out: Path,
+    kind: str = "ollama",
+    *,
+    fault: dict[str, Any] | None = None,
+    samples: int = 1,
+    **server: Any,
+) -> GenerateReport:
+    """Generate at a server of its own; the fault begins behind the probe."""
+    with serving(ModelServer(say=adds)) as running:
+        model = model_at(kind, running.url, **server)
+        try:
+            ground.runner.run(model.probe())
+            if fault is not None:
+                running.fault(PATHS[kind], **fault)
+            return ground.generate(out, model, protocol=OneReply(), samples=samples)
+        finally:
+            ground.runner.run(model.close())
+
+
+def test_settings_that_change_the_text_make_other_attempts_and_are_recorded(ground: Ground, tmp_path: Path) -> None:
+    out = tmp_path / "t"
+    settings: list[dict[str, Any]] = [{"options": {"think": "true"}}, {"options": {"think": "high"}}]
+    for server in [*settings, {}, {"context_length": 2048}]:
+        assert run(ground, out, **server).counts.already_done == 0, server
+        assert run(ground, out, **server).counts.already_done == 6, server
+    told = [t.provenance.sampling for t in stored(out).values()]
+    assert len(told) == 24 and sorted({each["context_length"] for each in told}) == [2048, 8192]
+    assert [sum(each.get("options") == {"think": think} for each in told) for think in ("true", "high")] == [6, 6]
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path, kind: str) -> None:
+    run(ground, tmp_path / "a", kind)
+    run(ground, tmp_path / "b", kind, options={"backoff_s": "0.02"}, retries=2)
+    assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
+    assert run(ground, tmp_path / "a", kind).counts.already_done == 6
+    assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_a_reply_that_is_no_json_is_the_error_of_its_attempt(
+    ground: Ground, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ThrottledModel.__init__.__kwdefaults__, "pause_s", 0.05)
+    report = run(ground, tmp_path / "t", kind, fault={"how": "html", "times": 2}, samples=2)
+    assert (report.counts.done, report.counts.errors, report.counts.stored) == (12, {"bad_reply": 2}, 12)
+    failed = [t.outcome for t in stored(tmp_path / "t").values() if t.outcome.error]
+    assert len(failed) == 2
+    for outcome in failed:
+        assert outcome.error and "not JSON but '<html>" in outcome.error.message and outcome.success is None
+    again = run(ground, tmp_path / "t", kind, samples=2)
+    assert (again.counts.already_done, again.counts.done, again.success) == (10, 2, 1.0)

@@ -59,7 +59,7 @@ def keeper(linux: None) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def _keep(keeper: list[subprocess.Popen[bytes]], folder: Path, *program: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(HERE / "keeper.py"), sys.executable, *program]
+    command = [sys.executable, str(HERE / "tree.py"), sys.executable, *program]
     environment = {**os.environ, "TMPDIR": str(folder)}
     keeper.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment))
     return keeper[-1]

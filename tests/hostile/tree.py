@@ -1,10 +1,17 @@
-"""Process trees as /proc shows them: who descends from a process, how many tasks, how much memory."""
+"""Process trees as /proc shows them: who descends from a process, how many tasks, how much memory.
+
+`python tree.py PROGRAM ARGUMENT...` starts a program, with its standard input and output, and inherits whatever that
+leaves behind, so that a test can see it.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
@@ -87,3 +94,14 @@ def end_all(root: int) -> None:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+if __name__ == "__main__":
+    keep_orphans()
+    die_with_parent()
+    started = subprocess.Popen(sys.argv[1:])
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            time.sleep(0.05)

@@ -93,9 +93,7 @@ def test_what_is_no_row_is_passed_over(name: str, data: bytes, said: str, tmp_pa
     [
         ("a.jsonl.gz", gzip.compress(LINES, mtime=0)[:-20], "the file was cut short"),
         ("a.jsonl.gz", LINES, "is not a .gz file, whatever its name says"),
-        ("a.jsonl.zst", zstandard.compress(LINES)[:-9], "the file was cut short"),
         ("a.jsonl.zst", LINES, "is not a .zst file, whatever its name says"),
-        ("a.jsonl.gz", gzip.compress(LINES, mtime=0)[:10] + b"no deflate", "row 0: gzip: damaged"),
         ("a.parquet", b"PAR1 nothing PAR1", "row 0: parquet"),
         ("a.tsv", b"n\n1\n", "cannot tell the format; name it with one of .jsonl"),
     ],

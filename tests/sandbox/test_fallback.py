@@ -67,15 +67,3 @@ def test_a_wrong_setting_is_no_reason_to_go_on() -> None:
 def test_an_empty_list() -> None:
     with pytest.raises(UsageError, match="no sandbox is named"):
         FallbackSandbox([])
-
-
-def test_runs_that_come_together_start_it_once() -> None:
-    async def run() -> None:
-        sandbox = both()
-        try:
-            results = await asyncio.gather(*(sandbox.run(f"print({n})") for n in range(6)))
-        finally:
-            await sandbox.close()
-        assert [result.stdout for result in results] == [f"{n}\n" for n in range(6)]
-
-    asyncio.run(run())

@@ -17,7 +17,7 @@ from foretrace.actions.label_steps import classify_lone_call, find_lone_action
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError
-from foretrace.core.problem import Problem, Test
+from foretrace.core.problem import Problem
 from foretrace.core.trace import Outcome, Provenance, Status, ToolCall, Trace
 from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.episodes.identity import Identity, make_key, make_task
@@ -196,7 +196,11 @@ class Episode:
             await self._finish("done" if done else "limit")
         else:
             await self._early.keep_only(())
-            self._add_to_prompt(reply, [message.text for message in messages])
+            responses = [message.text for message in messages]
+            if self.protocol.continues:
+                self.prefill += reply.text + "".join(responses)
+            else:
+                self._chat += [ChatMessage("assistant", reply.text), ChatMessage("user", "\n".join(responses))]
         return results
 
     async def _add_completion(self, reply: Reply, completion: Completion) -> tuple[Reply, Completion, int]:
@@ -206,9 +210,8 @@ class Episode:
         try:
             added, end_ids = await self._context.add_completion(completion, reply.text)
         except ForetraceError:
-            self._transcript.add_reply(
-                reply, completion, continues=bool(self.prefill)
-            )  # the trace still shows the reply
+            # The trace still shows the reply.
+            self._transcript.add_reply(reply, completion, continues=bool(self.prefill))
             raise
         return msgspec.structs.replace(reply, text=added.text), added, end_ids
 
@@ -233,7 +236,10 @@ class Episode:
             elif act.handling == "submit" and any(one.result.failed for one in handled):
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
-                result = await self._carry_out(act)
+                result = await self._workspace.carry_out(act)
+                counts = self.settings.feedback == "counts" and self.problem.hidden_tests
+                if counts and act.handling in ("test", "check") and not result.broken:
+                    result = msgspec.structs.replace(result, hidden=await self._workspace.count_hidden())
             seconds = self._early.measure(start)
             if self.speculates and act.error is None and act.handling != "submit":  # counted with the final judging
                 facts = classify_lone_call(call, self.protocol.tools)
@@ -241,13 +247,6 @@ class Episode:
             handled.append(_HandledAct(result, seconds, begun_at))
             self._events.count_result(result, handled[-1].seconds)
         return handled
-
-    async def _carry_out(self, act: Act) -> Result:
-        result = await self._workspace.carry_out(act)
-        counts = self.settings.feedback == "counts" and self.problem.hidden_tests
-        if counts and act.handling in ("test", "check") and not result.broken:
-            result = msgspec.structs.replace(result, hidden=await self._workspace.count_hidden())
-        return result
 
     def _make_messages(
         self, handled: list[_HandledAct], calls: list[ToolCall], *, last: bool
@@ -276,13 +275,6 @@ class Episode:
         context.drop_last(end_ids)
         self._transcript.drop_last_ids(end_ids)
         return [one._replace(token_ids=await context.add_injection(one.text)) for one in messages]
-
-    def _add_to_prompt(self, reply: Reply, responses: list[str]) -> None:
-        if self.protocol.continues:
-            self.prefill += reply.text + "".join(responses)
-            return
-        self._chat.append(ChatMessage("assistant", reply.text))
-        self._chat.append(ChatMessage("user", "\n".join(responses)))
 
     async def _finish(self, status: Status, reason: str | None = None) -> None:
         start = self._early.start_call()
@@ -346,11 +338,8 @@ def make_view(problem: Problem) -> ProblemView:
         statement=problem.statement,
         entry_point=problem.entry_point,
         prompt=problem.prompt,
-        public_tests=tuple(_show_test(test) for test in problem.public_tests),
+        public_tests=tuple(
+            test.code if test.stdin is None else f"input:\n{test.stdin}\noutput:\n{test.stdout or ''}"
+            for test in problem.public_tests
+        ),
     )
-
-
-def _show_test(test: Test) -> str:
-    if test.stdin is None:
-        return test.code
-    return f"input:\n{test.stdin}\noutput:\n{test.stdout or ''}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -94,7 +94,8 @@ class Transcript:
                     model_s=completion.seconds if first and is_timed else None,
                     model_s_source="runner" if first and is_timed else None,
                     started=started if first and is_timed else None,
-                    extra=_get_completion_details(completion) if first else {},
+                    # Retries may differ between equal attempts.
+                    extra={k: v for k, v in completion.extra.items() if k != "retried"} if first else {},
                 )
             )
         return made
@@ -132,11 +133,6 @@ class Transcript:
                     sampled=None if answer.token_ids is None else Sampled(token_ids=answer.token_ids, exact="token"),
                 )
             )
-
-
-def _get_completion_details(completion: Completion) -> dict[str, Any]:
-    """Further details of a completion. Retries are left out, since they may differ between equal attempts."""
-    return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 
 def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:

@@ -194,8 +194,10 @@ async def _judge_empty_answer(result: ProblemResult, sandbox: Sandbox) -> None:
         result.add_fault("empty_passed", which, "an answer that does nothing passes")
     elif verdict.ending == "lost":
         result.add_fault("lost", which, _explain(verdict, tests))
-    elif problem.reference is None and (missing := _find_missing_module(verdict)):  # the answer imports nothing
-        result.add_fault("unusable", which, missing)
+    elif problem.reference is None:  # the answer imports nothing
+        errors = (test.error or "" for test in verdict.tests)
+        if missing := next((error for error in errors if "No module named" in error), None):
+            result.add_fault("unusable", which, missing)
 
 
 def _find_form(problem: Problem, tests: tuple[Test, ...]) -> Integrity:
@@ -211,11 +213,6 @@ def _explain_unusable(problem: Problem, number: int, test: Test) -> str:
     except ProblemError as error:
         return str(error).replace("test 0 ", f"test {number} ", 1)
     return ""
-
-
-def _find_missing_module(verdict: Verdict) -> str | None:
-    errors = (test.error or "" for test in verdict.tests)
-    return next((error for error in errors if "No module named" in error), None)
 
 
 def _explain(verdict: Verdict, tests: Sequence[Test]) -> str:

@@ -92,7 +92,10 @@ def make_problems(
                 raise UnusableError(f"the id {problem.id!r} is used by {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
             task = error.task if isinstance(error, NeedsImageError) else None
-            yield UnusableRow(row.at, _find_reason(error), _find_id(getattr(row, "value", {})), task)
+            reason = f"no key {error.args[0]!r}" if isinstance(error, KeyError) else " ".join(str(error).split())[:300]
+            own = next((row.value[key] for key in _ID_KEYS if row.value.get(key) not in (None, "")), None)
+            known = str(own)[:_MAX_ID] if isinstance(own, (str, int)) else None
+            yield UnusableRow(row.at, reason or type(error).__name__, known, task)
             continue
         seen[problem.id] = row.at
         yield problem
@@ -203,15 +206,3 @@ def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunction
     tree = try_parse(code)
     body = tree.body if tree else []
     return {n.name: n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-
-
-def _find_id(row: dict[str, Any]) -> str | None:
-    """The row's own id, under one of the usual keys."""
-    found = next((row[key] for key in _ID_KEYS if row.get(key) not in (None, "")), None)
-    return str(found)[:_MAX_ID] if isinstance(found, (str, int)) else None
-
-
-def _find_reason(error: BaseException) -> str:
-    if isinstance(error, KeyError):
-        return f"no key {error.args[0]!r}"
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -47,7 +47,8 @@ class Mbpp:
             raise UnusableError("no test at all: `test_list` is empty")
         setup = "\n".join([*_get_texts(row, "test_imports"), *_get_texts(row, "test_setup_code")]).strip()
         entry_point = _find_entry_point([shown, *others], code)
-        beside = _find_other_names([shown, *others], code, setup, entry_point)
+        used = {n.id for test in (shown, *others) for n in ast.walk(parse_code(test)) if isinstance(n, ast.Name)}
+        beside = sorted((used & set(find_definitions(code))) - {entry_point} - set(find_definitions(setup)))
         needs = f"\n\nThe tests also use your {', '.join(f'`{name}`' for name in beside)}." if beside else ""
         example = f" For example:\n\n{shown.strip()}" if others else ""
         return Problem(
@@ -88,12 +89,6 @@ def _find_entry_point(tests: Sequence[str], code: str) -> str:
     if not functions:
         raise UnusableError("no test calls a function that `code` defines")
     return max(functions, key=lambda name: (functions.count(name), -functions.index(name)))
-
-
-def _find_other_names(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
-    """Other names of the code that the tests use, such as the class of an argument."""
-    used = {node.id for test in tests for node in ast.walk(parse_code(test)) if isinstance(node, ast.Name)}
-    return sorted((used & set(find_definitions(code))) - {entry_point} - set(find_definitions(setup)))
 
 
 PLUGIN = Mbpp

@@ -28,16 +28,13 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
     [
         ("x = 1\ndef f(:\n  pass", "SyntaxError", 2),
         ("if True:\nx = 1", "IndentationError", 2),
-        ("if True:\n\tx = 1\n        y = 2", "TabError", 3),
         ("return 1", "SyntaxError", 1),
         ("x = 1\0", "SyntaxError", None),
         ("x = '\ud800'", "UnicodeEncodeError", None),
         ("x = " + "(" * 300 + ")" * 300, "SyntaxError", 1),
         ("x = " + "-" * 200_000 + "1", "MemoryError", None),
-        ("print('\x1b[31m')\n\x07", "SyntaxError", 2),
-        ("int('" + "1" * 5000 + "')\nx = " + "1" * 5000, "SyntaxError", 2),
     ],
-    ids=range(10),
+    ids=range(7),
 )
 def test_source_that_is_no_python(box: Box, code: str, kind: str, line: int | None) -> None:
     result = box.run(code)
@@ -52,13 +49,10 @@ def test_source_that_is_no_python(box: Box, code: str, kind: str, line: int | No
     [
         {"wall_s": float("inf")},
         {"wall_s": float("nan")},
-        {"wall_s": 1e12},
         {"wall_s": -1.0},
         {"cpu_s": float("inf")},
         {"memory_mb": 1 << 50},
-        {"memory_mb": -1},
         {"scratch_mb": -1},
-        {"stdout_kb": -1},
         {"processes": 1 << 70},
     ],
     ids=str,

@@ -1,16 +1,22 @@
-"""Judging code against tests in real processes: every form, and every way to fail."""
+"""Judging code against tests in real processes: every form, every way to fail, and the rules for printed output."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import gzip
 import json
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from foretrace.core.problem import Test
+from foretrace.core.problem import Test, Verdict
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.judging.compare import same_output
 from portions import in_portions, take
+from sandbox.boxes import Box, marked, own_descriptors, own_zombies
 from sandbox.judge_fixture import LOOP, Judge, outcome
 
 
@@ -143,3 +149,117 @@ def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
         assert right.passed and right.integrity in ("values", "calls", "together"), (row["task_id"], right)
         empty = judged(row["prompt"] + "    return None\n", row["test"], **where)
         assert not empty.passed and len(empty.tests) == len(right.tests), row["task_id"]
+
+
+ADD = "def add(a, b):\n    return a + b\n"
+ASSERTS = (Test(code="assert add(1, 2) == 3"), Test(code="assert add(0, 0) == 0"))
+CHECK = (
+    Test(code="def check(candidate):\n    x = candidate(1, 2)\n    assert x == 3\n    assert candidate(0, 0) < 1\n"),
+)
+THREAD = "import threading, time\ndef start(work): threading.Thread(target=work, daemon=True).start()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        ("def f(q): pass", "f(q)\nassert q.get() == 1"),
+        (THREAD + "def f(q): start(lambda: time.sleep(60))", "f(q)\nassert q.get() == 1"),
+        (THREAD + "def f(q): start(q.get)", "f(q)\nf(q)\nassert q.get() == 1"),
+        ("def f(q): return q.get()", "assert f(q) == 1"),
+    ],
+)
+def test_who_waits_for_ever_waits_no_longer_than_the_code_may_take(judged: Judge, code: str, test: str) -> None:
+    began = time.monotonic()
+    assert not judged(code, f"import queue\nq = queue.Queue()\n{test}", wall_s=0.5).passed
+    assert time.monotonic() - began < 0.5 * 5 + 1  # it was more than that and three seconds
+
+
+@pytest.mark.parametrize("end", ["import os; os._exit(0)", "while True: pass", "import ctypes; ctypes.string_at(0)"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def check(candidate):\n    for n in (1, 2):\n        assert candidate(n) == n",
+        "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_f(n):\n    assert f(n) == n",
+        "def check(candidate):\n  for n in (1, 2):\n    try: assert candidate(n) == n\n    except BaseException: pass",
+    ],
+    ids=["loop", "parametrize", "caught"],
+)
+def test_who_is_right_once_and_ends_the_process_has_not_passed(judged: Judge, test: str, end: str) -> None:
+    assert judged("def f(n): return n", test).integrity == "calls"
+    verdict = judged(f"def f(n):\n    if n == 1: return n\n    {end}", test, wall_s=0.5)
+    assert verdict.integrity == "calls" and not verdict.passed
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["def f(a):\n    a.sort()\n    return a", "def f(a): return (n for n in sorted(a))"],
+    ids=["sorts", "yields"],
+)
+def test_who_catches_that_objects_are_needed_is_judged_together(judged: Judge, code: str) -> None:
+    """unittest catches whatever a test raises."""
+    test = "import unittest\nclass TestF(unittest.TestCase):\n    def test(self):\n        {}(list(f([2, 1])), [1, 2])"
+    verdict = judged(code, test.format("self.assertEqual"))
+    assert verdict.passed and verdict.integrity == "together"
+    assert not judged(code, test.format("self.assertNotEqual")).passed
+
+
+def test_assert_sequence_equal_does_not_compare_types(judged: Judge) -> None:
+    body = "self.assertSequenceEqual(f(2), (0, 1))"
+    test = f"import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    {body}"
+    assert judged("def f(n): return list(range(n))", test).passed
+    assert not judged("def f(n): return list(range(n + 1))", test).passed
+
+
+def test_many_verdicts_leave_nothing(jailed: Box) -> None:
+    async def many() -> list[Verdict]:
+        return await asyncio.gather(
+            *(
+                jailed.sandbox.judge(ADD, (ASSERTS, CHECK)[i % 2], entry_point="add", limits=Limits(wall_s=8))
+                for i in range(20)
+            )
+        )
+
+    assert all(v.passed for v in jailed.do(many()))
+    counts = own_descriptors(), len(own_zombies()), len(marked())
+    for _ in range(3):
+        assert all(v.passed for v in jailed.do(many()))
+    assert (own_descriptors(), len(own_zombies()), len(marked())) == counts
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "tolerance", "same"),
+    [
+        ("1\n2\n", "1\n2", None, True),
+        ("1 \r\n2\t\n\n\n", "1\n2", None, True),
+        ("", "\n", None, True),
+        (" 1", "1", None, False),
+        ("1  2", "1 2", None, False),
+        ("1\n\n2", "1\n2", None, False),
+        ("a", "A", None, False),
+        ("0.3000001", "0.3", None, False),
+        ("x = 0.3000001", "x = 0.3", 1e-6, True),
+        ("x =  0.3000001", "x = 0.3", 1e-6, True),
+        ("0.31", "0.3", 1e-6, False),
+        ("1e3", "1000.0", 1e-6, True),
+        ("nan", "nan", 1e-6, True),
+        ("nan", "1", 1e9, False),
+        ("inf", "1", 1e9, False),
+        ("1 2 3", "1 2", 1e-6, False),
+        ("1\n2", "1 2", 1e-6, False),
+        ("0x10", "16", 1e-6, False),
+        ("1_0", "10", 1e-6, False),
+        ("9" * 500, "9" * 499 + "8", 1e-6, False),
+    ],
+)
+def test_printed_output(printed: str, expected: str, tolerance: float | None, same: bool) -> None:
+    assert same_output(printed, expected, tolerance) is same
+
+
+def test_a_long_output_is_compared_line_after_line() -> None:
+    printed, expected, other = "x 1 \n" * 40_000, "x 1\n" * 40_000, "x 1\n" * 40_000 + "x"
+    tracemalloc.start()
+    try:
+        assert same_output(printed, expected) and not same_output(printed, other)
+        assert tracemalloc.get_traced_memory()[1] < 20_000
+    finally:
+        tracemalloc.stop()

@@ -132,8 +132,10 @@ async def generate(
             try:
                 await run.prepare(versions or {})
             except BaseException:
-                if fresh:
-                    _remove_unused_folder(Path(out))
+                if fresh:  # nothing was written into it
+                    with contextlib.suppress(OSError):
+                        (Path(out) / ".lock").unlink()
+                        Path(out).rmdir()
                 raise
         writer.checkpoint()  # from now on it is a traces folder
         if run.todo:
@@ -144,12 +146,6 @@ async def generate(
                     on_failure(run.make_report(error))
                 raise
     return run.make_report()
-
-
-def _remove_unused_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        (folder / ".lock").unlink()
-        folder.rmdir()
 
 
 def _find_finished_keys(folder: Path) -> set[str]:

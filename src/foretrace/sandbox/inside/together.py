@@ -118,12 +118,10 @@ class Watch:
         """What was noticed: pairs of a flag (see `Verdict.flags`) and its detail."""
         changed = [name for name, module in self._modules.items() if sys.modules.get(name) is not module]
         changed += _find_changes(self._snapshots)
-        by_answer = [name for name in changed if not self._is_of_tests(name)]
+        by_answer = [
+            name for name in changed if not any(name.rpartition(".")[2] in text for text in self._patched_by_tests)
+        ]
         return [["tampered", name] for name in by_answer[:3]] + [["peeked", event] for event in self._peeked[:3]]
-
-    def _is_of_tests(self, name: str) -> bool:
-        last = name.rpartition(".")[2]
-        return any(last in text for text in self._patched_by_tests)
 
 
 def _prints_traceback(frame: Any) -> bool:

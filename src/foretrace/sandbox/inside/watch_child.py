@@ -91,12 +91,19 @@ class WatchedChild:
             self._poller.register(descriptor, select.POLLIN)
         may_have_ended = False
         while not (may_have_ended and has_ended()):
-            self._handle_messages()
+            while self._parent.forward_stream(self.channel.fileno()) and (message := self._parent.take()):
+                if message[0] in _KILLED_BY:
+                    self.kill(_KILLED_BY[message[0]])
+                self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
             if self.kill_reason is None and not self.is_kept:
                 may_have_ended = self._wait_for_event(others)
             if max_threads is not None and self._count_threads() > max_threads:
                 self.kill("threads")
-            self._check_limits()
+            # A block that has said that it came to its end waits for the parent, which may be busy, to keep it.
+            if time.monotonic() >= self._deadline + (self._keep_wait_s if self._data_bytes else 0.0):
+                self.kill("timeout")
+            elif self.read_cpu_s() >= self._max_cpu_s:
+                self.kill("cpu")
             if self._read_output():
                 self._parent.flush()
             if self.kill_reason or self.is_kept:
@@ -117,20 +124,6 @@ class WatchedChild:
             self.kill_reason = why
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-
-    def _handle_messages(self) -> None:
-        """Carry out the parent's messages: forward bytes to the child, keep it, or kill it."""
-        while self._parent.forward_stream(self.channel.fileno()) and (message := self._parent.take()):
-            if message[0] in _KILLED_BY:
-                self.kill(_KILLED_BY[message[0]])
-            self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
-
-    def _check_limits(self) -> None:
-        # A block that has said that it came to its end waits for the parent, which may be busy, to keep it.
-        if time.monotonic() >= self._deadline + (self._keep_wait_s if self._data_bytes else 0.0):
-            self.kill("timeout")
-        elif self.read_cpu_s() >= self._max_cpu_s:
-            self.kill("cpu")
 
     def has_gone(self) -> bool:
         """Whether a child that another process reaps has ended, when it may have. Without a descriptor of the process
@@ -165,8 +158,9 @@ class WatchedChild:
                 stamp = time.monotonic() - self.started if is_data else None
                 chunk = self._parent.queue_from(descriptor, kind, stamp)
                 if not chunk:
-                    if chunk is not None:
-                        self._end_stream(descriptor)
+                    if chunk is not None:  # look at it no more: its end would wake us every time
+                        del self._streams[descriptor]
+                        self._poller.unregister(descriptor)
                     break
                 self._output_bytes += 0 if is_data else len(chunk)
                 self._data_bytes += len(chunk) if is_data else 0
@@ -177,11 +171,6 @@ class WatchedChild:
                 if len(chunk) < CHUNK_SIZE and not to_the_end:
                     break  # there is rarely more
         return self._output_bytes + self._data_bytes > before
-
-    def _end_stream(self, descriptor: int) -> None:
-        """Look at a stream no more: its end would wake us every time."""
-        del self._streams[descriptor]
-        self._poller.unregister(descriptor)
 
     def _wait_for_event(self, others: dict[int, Callable[[], None]]) -> bool:
         """Wait for an event or the next check of the limits; return whether the child may have ended."""

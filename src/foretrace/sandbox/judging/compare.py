@@ -23,7 +23,10 @@ def same_output(printed: str, expected: str, tolerance: float | None = None) -> 
     if printed == expected:
         return True
     for ours, theirs in itertools.zip_longest(_lines(printed), _lines(expected), fillvalue=""):
-        if ours != theirs and (tolerance is None or not _same_line(ours, theirs, tolerance)):
+        if ours == theirs:
+            continue
+        a, b = ours.split(), theirs.split()
+        if tolerance is None or len(a) != len(b) or not all(map(_same_token, a, b, itertools.repeat(tolerance))):
             return False
     return True
 
@@ -35,11 +38,6 @@ def _lines(text: str) -> Iterator[str]:
         end = _LINE_END.search(text, at)
         yield text[at : end.start() if end else len(text)].rstrip()
         at = end.end() if end else len(text) + 1
-
-
-def _same_line(ours: str, theirs: str, tolerance: float) -> bool:
-    a, b = ours.split(), theirs.split()
-    return len(a) == len(b) and all(_same_token(x, y, tolerance) for x, y in zip(a, b, strict=True))
 
 
 def _same_token(ours: str, theirs: str, tolerance: float) -> bool:

@@ -8,6 +8,7 @@ run.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -216,7 +217,9 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
         longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
         ran = await run_program(judging.start_child, judging.code, test.stdin or "", longer, _NOWHERE)
         late += ran.ending == "timeout"
-        same = not ran.truncated and await _compare_output(ran.stdout, expected, test.tolerance)
+        is_long = len(ran.stdout) + len(expected) > _LONG
+        compare = functools.partial(same_output, ran.stdout, expected, test.tolerance)
+        same = not ran.truncated and (await asyncio.to_thread(compare) if is_long else compare())
         error = None
         if not ran.ok:
             error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
@@ -229,9 +232,3 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
             judging.ending, judging.error = ran.ending, ran.error
             judging.stdout, judging.stderr = ran.stdout, ran.stderr
     return results
-
-
-async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:
-    if len(printed) + len(expected) <= _LONG or printed == expected:
-        return same_output(printed, expected, tolerance)
-    return await asyncio.to_thread(same_output, printed, expected, tolerance)

@@ -243,17 +243,12 @@ def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Conta
                 yield from _read_statement(inner)
         elif isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) and t.id.isupper() for t in node.targets):
             ast.literal_eval(node.value)  # METADATA and the like
-        elif not _is_check_of(node, check, names):
-            yield from _read_statement(node)
-
-
-def _is_check_of(node: ast.stmt, check: tuple[str, bool] | None, names: Container[str]) -> bool:
-    """Whether a statement calls the check function with the code under test."""
-    match node:
-        case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)], [])):
-            return check is not None and name in names
-        case _:
-            return False
+        else:
+            match node:
+                case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)], [])) if check and name in names:
+                    pass  # the check function is called with the code under test
+                case _:
+                    yield from _read_statement(node)
 
 
 def _read_statement(node: ast.stmt) -> Iterator[ast.Assert]:

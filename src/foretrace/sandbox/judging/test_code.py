@@ -49,7 +49,7 @@ def prepare(plan: JudgePlan) -> TestCode:
     texts = [plan.setup, *(test.code for test in plan.tests)]
     request = {
         "tests": tests,
-        "skeletons": _write_skeletons(checks),
+        "skeletons": f"skeletons = ({''.join(map(_write_skeleton, checks))})",
         "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), check.is_strict] for check in checks],
         "setup": _describe_source(plan.setup),
         "helpers": _describe_source(plan.helpers),
@@ -85,12 +85,9 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     }
 
 
-def _write_skeletons(checks: list[Check]) -> str:
-    pairs = "".join(
-        f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({', '.join(check.sides or ())})), "
-        for check in checks
-    )
-    return f"skeletons = ({pairs})"
+def _write_skeleton(check: Check) -> str:
+    sides = ", ".join(check.sides or ())
+    return f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({sides})), "
 
 
 def _describe_source(source: str) -> dict[str, Any]:
