@@ -44,7 +44,6 @@ from foretrace.episodes.identity import derive_seed
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models import throttle
 from foretrace.models.servers.scripted import Scripted
-from foretrace.models.throttle import ThrottledModel
 from foretrace.protocols.tools import Tools
 from models.served import PATHS, model_at
 
@@ -401,18 +400,3 @@ def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path,
     assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
     assert run(ground, tmp_path / "a", kind).counts.already_done == 6
     assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())
-
-
-@pytest.mark.parametrize("kind", PATHS)
-def test_a_reply_that_is_no_json_is_the_error_of_its_attempt(
-    ground: Ground, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(ThrottledModel.__init__.__kwdefaults__, "pause_s", 0.05)
-    report = run(ground, tmp_path / "t", kind, fault={"how": "html", "times": 2}, samples=2)
-    assert (report.counts.done, report.counts.errors, report.counts.stored) == (12, {"bad_reply": 2}, 12)
-    failed = [t.outcome for t in stored(tmp_path / "t").values() if t.outcome.error]
-    assert len(failed) == 2
-    for outcome in failed:
-        assert outcome.error and "not JSON but '<html>" in outcome.error.message and outcome.success is None
-    again = run(ground, tmp_path / "t", kind, samples=2)
-    assert (again.counts.already_done, again.counts.done, again.success) == (10, 2, 1.0)

@@ -284,31 +284,6 @@ def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path
     assert sum(row.launched for row in report.rows.values()) == 0
 
 
-@pytest.mark.parametrize(
-    ("protocol", "tool", "reply"),
-    [
-        pytest.param("interleaved_tools", "python", "<code>\nx = 1\n</code>", marks=pytest.mark.slow),
-        ("tools", "run_tests", "<code>\ndef plus(x):\n    return x\n</code>"),
-    ],
-)
-def test_cpu_time_of_dropped_runs_is_counted_and_no_more_runs_once_it_is_enough(
-    ground: Ground, tmp_path: Path, protocol: str, tool: str, reply: str
-) -> None:
-    def say(asked: Request) -> str:
-        return reply if len(asked.messages) < 3 else "<verify>So.</verify>"
-
-    def wasted(limit: float | None) -> SpeculationReport:
-        how: dict[str, Any] = {"samples": 1, "model": Waits(say, 0.05), "concurrency": 1, "max_wasted": limit}
-        report = attempt(ground, tmp_path / str(limit), protocol, Says((tool, LOOP[1])), **how)
-        assert report is not None
-        return report
-
-    report = wasted(None)
-    assert 0 < report.wasted_cpu_s < report.wasted_s
-    assert report.wasted_cpu_s == sum(row.wasted_cpu_s for row in report.rows.values())
-    assert wasted(0.0).guesses == 0
-
-
 def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: Ground) -> None:
     speculation = Speculation(NextTests(), ground.sandbox)
     with pytest.raises(UsageError, match="needs isolation level 2, and this is level 1"):
@@ -347,6 +322,14 @@ def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp
         attempt(ground, tmp_path / name, "interleaved_tools", proposer, samples=1, model=Waits(say, 0.2))
     assert read(tmp_path / "plain") == read(tmp_path / "early")
     assert b"block_3.py" in read(tmp_path / "plain").popitem()[1]
+
+
+def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
+    speculation = Speculation(Says(LOOP), ground.sandbox, SpeculationSettings(max_wasted=1.0))
+    speculation.begin_attempt(SITUATION.key)
+    row = speculation.find_row(*CODE)
+    for row.wasted_s, row.wasted_cpu_s, guesses in ((60.0, 0.9, 1), (60.0, 1.0, 0)):
+        assert len(ground.runner.run(speculation.propose(SITUATION))) == guesses
 
 
 def test_no_more_run_at_once_than_the_width(ground: Ground) -> None:

@@ -10,18 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.model_server import ModelServer
 from foretrace.core.completion import ChatMessage, Completion, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Message, Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.requirements import find_token_model
-from foretrace.episodes.rollout import rollout
 from foretrace.episodes.token_context import TokenContext
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
-from models.served import model_at
 from protocols.play import ADD, RIGHT, WRONG, Stage
 
 END = 7
@@ -228,38 +224,3 @@ def test_the_trace_holds_the_stream(stage: Stage, said: list[tuple[list[str], st
         whole += message.sampled.token_ids if message.sampled else ()
     assert [tuple(whole[: len(prompt)]) for prompt in prompts] == prompts
     assert {len(prompt) for prompt in prompts} <= set(starts)
-
-
-# --- at a server
-
-
-@pytest.mark.parametrize("kind", ["openai", "llamacpp"])
-def test_a_turn_at_a_server_that_takes_ids(stage: Stage, kind: str) -> None:
-    """The model ends its turn, is told to go on, calls, and answers: the turn has its text and its ids alone."""
-    said = ["<think>Hm, let me see.", f"Now:{CALL}</tool_call>never", f"So.{FINAL}"]
-    server = ModelServer(ids=True, like_llama=kind == "llamacpp")
-
-    async def live() -> Trace:
-        async with server, model_at(kind, server.url) as model:
-            found = await model.probe()
-            probed = server.completions
-            server.say = lambda asked: said[asked.number - probed]
-            tokens = find_token_model(model, found)
-            assert tokens is not None
-            return await rollout(Episode(ADD, Inline(), stage.sandbox, tokens=tokens), model, Sampling())
-
-    trace = stage.runner.run(live())
-    assert trace.outcome.success, trace.outcome
-    turn = turn_of(trace)
-    assert [m.content for m in turn if m.role == "assistant"] == [said[0], said[1].removesuffix("never"), said[2]]
-    assert all(m.sampled and m.sampled.exact == "token" for m in turn)
-    whole = list(turn[0].sampled.prompt_token_ids or ()) if turn[0].sampled else []
-    for message in turn:
-        assert message.sampled
-        own = message.sampled.token_ids
-        assert len(message.sampled.logprobs) == (0 if message.injected else len(own))
-        ended = "<|im_end|>" if message is turn[-1] else ""
-        assert server.decode(list(own)) == message.content + ended
-        whole += own
-    last = next(seen.body["prompt"] for seen in reversed(server.requests) if "prompt" in seen.body)
-    assert whole[: len(last)] == last

@@ -125,9 +125,11 @@ class Session(Protocol):
         Raises:
             SandboxError: the session is closed, or has no state with that number.
         """
+        ...
 
     def next_number(self, at: int) -> int:
         """The number in the file name of the next block on the state `at`, which its tracebacks show."""
+        ...
 
     def keep(self, result: RunResult, at: int) -> None:
         """Keep the effects of an early block on the state `at`."""
@@ -138,8 +140,11 @@ class Session(Protocol):
     async def close(self) -> None:
         """End all processes of the session. May be called twice."""
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *error: object) -> None: ...
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
 
 
 class Sandbox(Protocol):
@@ -195,5 +200,9 @@ class Sandbox(Protocol):
     async def close(self) -> None:
         """End all processes. May be called twice."""
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *error: object) -> None: ...
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()

@@ -83,16 +83,14 @@ class DockerSandbox(ForkServerSandbox):
             scratch=SCRATCH,
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
-        with contextlib.ExitStack() as stack:
-            stack.callback(pool.close)
-            try:
-                guards = await self._run_selftest(pool, _NAMESPACES)
-            except ForkServerStartError as error:
-                raise SandboxError(self._explain_no_start(engine, error)) from None
-            if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
-                text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
-                raise SandboxError(text)
-            stack.pop_all()
+        try:
+            guards = await self._run_selftest(pool, _NAMESPACES)
+        except ForkServerStartError as error:
+            raise SandboxError(self._explain_no_start(engine, error)) from None
+        if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
+            pool.close()
+            text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
+            raise SandboxError(text)
         return VerifiedPool(pool, Isolation(level=LEVEL, sandbox=self.name), guards)
 
     def _explain_no_start(self, engine: str, error: ForkServerStartError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, Sandbox, Session
 
 
-class FallbackSandbox:
+class FallbackSandbox(Sandbox):
     """A sandbox (see `base.Sandbox`) that uses the first of several that starts.
 
     Args:
@@ -81,10 +81,3 @@ class FallbackSandbox:
     async def close(self) -> None:
         if self._serving is not None:
             await self._serving.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()

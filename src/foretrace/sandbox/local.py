@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -62,22 +61,20 @@ class LocalSandbox(ForkServerSandbox):
         """A pool of that level that passed its self-test; None if it was refused, with the reason in `refused`."""
         launch = LaunchSpec(interpreter=self._interpreter, level=level, preload=self._preload)
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
-        with contextlib.ExitStack() as stack:
-            stack.callback(pool.close)
-            try:
-                guards = await self._run_selftest(pool)
-            except ForkServerStartError as error:
-                if error.call in ("", "execve"):
-                    raise SandboxError(explain_no_start(self._interpreter, self._preload, str(error))) from None
-                refused[level] = explain_refusal(str(error), error.call)
-                return None
-            except OSError as error:
-                raise SandboxError(f"the self-test needs a folder for temporary files: {error}; set TMPDIR") from None
-            off = [guard for guard in guards if not guard.on]
-            if failed := [f"{guard.name} ({guard.reason})" for guard in off if guard.level <= level]:
-                refused[level] = f"the self-test failed: {'; '.join(failed)}"
-                return None
-            stack.pop_all()
+        try:
+            guards = await self._run_selftest(pool)
+        except ForkServerStartError as error:
+            if error.call in ("", "execve"):
+                raise SandboxError(explain_no_start(self._interpreter, self._preload, str(error))) from None
+            refused[level] = explain_refusal(str(error), error.call)
+            return None
+        except OSError as error:
+            raise SandboxError(f"the self-test needs a folder for temporary files: {error}; set TMPDIR") from None
+        off = [guard for guard in guards if not guard.on]
+        if failed := [f"{guard.name} ({guard.reason})" for guard in off if guard.level <= level]:
+            refused[level] = f"the self-test failed: {'; '.join(failed)}"
+            pool.close()
+            return None
         missing = tuple(guard.name for guard in off)
         return VerifiedPool(pool, Isolation(level=level, missing=missing, sandbox=self.name), guards)
 

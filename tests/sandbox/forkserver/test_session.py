@@ -254,27 +254,19 @@ def test_a_session_has_room_for_any_number_of_early_blocks_that_are_forgotten(bl
 
 HOSTILE: dict[str, str] = {
     "closes its channel": "import os\nos.close(3)",
-    "closes its channel and goes on": "import os, time\nos.close(3)\ntime.sleep(.2)",
     "writes junk": "import os\nos.write(3, b'junkjunkjunk')",
-    "writes a number": "import os\nos.write(3, bytes([0, 0, 0, 1]) + b'5')",
-    "writes an empty list": "import os\nos.write(3, bytes([0, 0, 0, 2]) + b'[]')",
     "writes an object": "import os\nos.write(3, bytes([0, 0, 0, 2]) + b'{}')",
-    "writes half an end": "import os\nos.write(3, bytes([0, 0, 0, 9]) + b'[\"ended\"]')",
-    "writes a second ready": "import os\nos.write(3, bytes([0, 0, 0, 11]) + b'[\"ready\",7]')",
     "says that it has ended": (
         "import os, time\nos.write(3, bytes([0, 0, 0, 14]) + b'[\"ended\",null]')\ntime.sleep(.2)"
     ),
     "eats its channel": "import os\nos.set_blocking(3, False)\ntry: os.read(3, 99)\nexcept OSError: pass",
     "patches exit": "import os\nos._exit = lambda code: None\nraise ValueError",
-    "patches fork": "import os\nos.fork = None",
-    "patches socket": "import socket\nsocket.recv_fds = None; socket.socket = None",
     "replaces stdout": "import sys\nsys.stdout = None",
     "takes all memory": "keep = []\nwhile True: keep.append([0] * 500)",
     "stops itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
     "kills its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
     "kills all": "import os, signal\nos.kill(-1, signal.SIGKILL)",
     "stops its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)",
-    "forks and leaves": "import os, time\nif os.fork(): os._exit(0)\ntime.sleep(30)",
     "forks and hangs": "import os, time\nos.fork()\ntime.sleep(30)",
     "forks twice and lets go": "import os, time\nif os.fork() == 0:\n  os.fork()\n  time.sleep(30)",
     "forks all it can": (
@@ -292,10 +284,7 @@ HOSTILE: dict[str, str] = {
 
 SURVIVORS = ("patches exit", "fills the disk", "changes signals")
 """After these the session serves on."""
-ROLLED_BACK = (
-    *("writes junk", "writes a number", "writes an empty list", "writes an object"),
-    *("closes its channel", "forks and hangs"),
-)
+ROLLED_BACK = (*("writes junk", "writes an object", "closes its channel", "forks and hangs"),)
 """These make no state, and the one before serves on."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.engines.processes import usable_cores
-from foretrace.sandbox.base import Guard, Limits, SandboxSettings, Session
+from foretrace.sandbox.base import Guard, Limits, Sandbox, SandboxSettings, Session
 from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.forkserver.child_channel import run_program
 from foretrace.sandbox.forkserver.pool import ForkServerPool
@@ -38,7 +38,7 @@ class VerifiedPool(NamedTuple):
     guards: list[Guard]
 
 
-class ForkServerSandbox:
+class ForkServerSandbox(Sandbox):
     """A sandbox (see `base.Sandbox`) that lacks only `_start_pool`, which starts its fork servers."""
 
     name = ""
@@ -85,9 +85,13 @@ class ForkServerSandbox:
         async def run_in_sandbox(program: str) -> str:
             return (await run_program(pool.start_child, program, "", limits, unknown)).stdout
 
-        async with pool.lend("judge") as server:
-            namespaces = server.namespaces
-        return await selftest.run_selftest(run_in_sandbox, namespaces, kinds)
+        try:
+            async with pool.lend("judge") as server:
+                namespaces = server.namespaces
+            return await selftest.run_selftest(run_in_sandbox, namespaces, kinds)
+        except BaseException:
+            pool.close()
+            raise
 
     async def guards(self) -> list[Guard]:
         return list((await self._ensure_started()).guards)
@@ -124,13 +128,6 @@ class ForkServerSandbox:
     async def close(self) -> None:
         if self._verified is not None:
             self._verified.pool.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
 
 def parse_preload(text: str) -> tuple[str, ...]:

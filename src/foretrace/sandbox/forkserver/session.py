@@ -12,7 +12,7 @@ import msgspec
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunError, RunResult
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Limits
+from foretrace.sandbox.base import Limits, Session
 from foretrace.sandbox.forkserver.child_channel import ChildChannel
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.run_result import ChildExit, find_size_error, make_run_result, read_child_exit
@@ -25,7 +25,7 @@ _END_S = 3.0
 """Seconds that a fork server gets to end a block or a session."""
 
 
-class _BlockSession:
+class _BlockSession(Session):
     """What both kinds of session share: numbered states, one block at a time, and closing."""
 
     mode = ""
@@ -104,12 +104,6 @@ class _BlockSession:
                 await self._end()
             finally:
                 await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
 
 class ForkSession(_BlockSession):
