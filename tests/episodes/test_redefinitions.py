@@ -134,15 +134,3 @@ def test_a_session_that_cannot_be_opened_is_not_opened_again() -> None:
     with pytest.raises(SandboxError, match="no worker"):
         asyncio.run(CodeBlocks(Broken()).run("x = 1"))  # type: ignore[arg-type]
     assert len(opened) == 1
-
-
-def test_a_block_that_fails_is_no_part_of_the_answer(stage: Stage) -> None:
-    async def play() -> str:
-        async with contextlib.AsyncExitStack() as stack:
-            blocks = CodeBlocks(stage.sandbox)
-            stack.push_async_callback(blocks.close)
-            for code in ("x = 1", "y = 2\n1 / 0", "z = 3"):
-                await blocks.run(code)
-            return blocks.code
-
-    assert stage.runner.run(play()) == "x = 1\n\nz = 3\n"
