@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from episodes.generating import adds, ids, plus, stored
@@ -62,42 +61,10 @@ def run(command: list[str], folder: Path) -> Any:
     return json.loads(done.stdout)
 
 
-# A fork of this runs the command without its imports, which are most of its work.
-_FORKS = """
-import json, os, sys
-import pandas  # pyarrow asks for it
-import foretrace.api.generation, foretrace.core.store, foretrace.episodes.generate.engine, foretrace.sandbox.local
-import foretrace.models.servers.scripted, foretrace.problems.jsonl, foretrace.protocols.tools
-from foretrace.cli.main import main
-for line in sys.stdin:
-    if (pid := os.fork()) == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os._exit(main(json.loads(line)))
-    print(pid, flush=True)
-    os.waitpid(pid, 0)
-"""
-
-
-@pytest.fixture
-def fork(command: list[str], tmp_path: Path) -> Iterator[Callable[[], psutil.Process]]:
-    """Start the command, its traces in the folder `killed`."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _FORKS], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as forks:
-
-        def start() -> psutil.Process:
-            assert forks.stdin and forks.stdout
-            forks.stdin.write(json.dumps([*command, "--out", "killed"]) + "\n")
-            forks.stdin.flush()
-            return psutil.Process(int(forks.stdout.readline()))
-
-        yield start
-
-
-def wait_for_journal(process: psutil.Process, out: Path, *, there: bool) -> None:
+def wait_for_journal(process: subprocess.Popen[bytes], out: Path, *, there: bool) -> None:
     """Until attempts stand in a journal, or none does; or the process has ended."""
     end = time.monotonic() + 60
-    while process.is_running() and time.monotonic() < end:
+    while process.poll() is None and time.monotonic() < end:
         with contextlib.suppress(FileNotFoundError):  # sealed and removed between the two looks
             if any(path.stat().st_size > 0 for path in (out / FOLDER).glob("*.zst")) is there:
                 return
@@ -105,19 +72,19 @@ def wait_for_journal(process: psutil.Process, out: Path, *, there: bool) -> None
 
 
 @pytest.mark.slow
-def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str], fork: Callable[[], psutil.Process]) -> None:
+def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str]) -> None:
     out, moments = tmp_path / "killed", random.Random(3)
     done: set[str] = set()
     progress = in_journal = 0
     for _ in range(KILLS):
-        process = fork()
+        killed = [*COMMAND, *command, "--out", "killed"]
+        process = subprocess.Popen(killed, cwd=tmp_path, stdout=subprocess.DEVNULL)
         in_the_middle = moments.random() < 0.8  # else at any moment, the start and the sealing too
         if in_the_middle:
             wait_for_journal(process, out, there=False)  # the one of the run before is sealed
             wait_for_journal(process, out, there=True)
-        time.sleep(moments.random() * (0.1 if in_the_middle else 0.5))
-        with contextlib.suppress(psutil.NoSuchProcess):  # it was faster
-            process.kill()
+        time.sleep(moments.random() * (0.1 if in_the_middle else 3.0))
+        process.kill()
         process.wait()
         now = set(finished(out))
         sealed = list(stored(out)) if (out / "manifest.json").exists() else []

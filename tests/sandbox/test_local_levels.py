@@ -144,8 +144,9 @@ def test_weak_levels_run_and_warn(runner: asyncio.Runner, level: int) -> None:
 
 def _leave_processes(box: Box) -> None:
     """Without a filter code can make processes: they end with its run."""
-    pids = box.out("import os, time\nif os.fork() == 0:\n  os.setsid(); print(os.getpid(), flush=True); time.sleep(20)")
-    assert not Path("/proc", pids.strip() or "none").exists()
+    forks = "if os.fork() == 0:\n  os.setsid(); print(os.getpid(), flush=True); os.write(w, b'x'); time.sleep(20)"
+    pid = box.out(f"import os, time\nr, w = os.pipe()\n{forks}\nos.read(r, 1)").strip()
+    assert pid.isdigit() and not Path("/proc", pid).exists()
 
 
 @pytest.fixture(scope="module")

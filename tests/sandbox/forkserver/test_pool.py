@@ -38,6 +38,15 @@ def test_a_fork_server_killed_in_the_middle_of_a_run(box: Box) -> None:
     assert box.out("print(1)") == "1\n"
 
 
+def test_a_fork_server_that_died_while_it_was_idle_is_replaced(box: Box) -> None:
+    assert box.out("print(1)") == "1\n"
+    for pid in marked():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert until(lambda: not marked())
+    assert box.out("print(1)") == "1\n"
+
+
 def test_a_fork_server_that_stops_answering_is_given_up(jailed: Box) -> None:
     async def stop() -> Any:
         run = await start_sleeping(jailed.sandbox, limits=Limits(wall_s=0.5))

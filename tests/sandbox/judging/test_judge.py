@@ -134,6 +134,12 @@ def test_a_fatal_call_leaves_the_tests_before_it_passed(judged: Judge, kind: str
     assert outcome(judged(code, swallowed, wall_s=0.4)) == [False]
 
 
+def test_large_tests_are_compiled_once_and_not_in_the_time_of_each_answer(judged: Judge) -> None:
+    data = [[*range(n, n + 20)] for n in range(12_500)]
+    verdict = judged("def f(n): return n", f"data = {data}\nfor n in (1, 2):\n    assert f(n) == data[n][0]")
+    assert verdict.passed and verdict.integrity == "calls"
+
+
 @in_portions
 def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:

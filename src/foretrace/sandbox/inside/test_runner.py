@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import sys
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,28 +15,20 @@ from foretrace.sandbox.inside import pytest_stand_in
 from foretrace.sandbox.inside.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
-from foretrace.sandbox.inside.recorder import Recorder
+from foretrace.sandbox.inside.recorder import Recorder, load_code
 
 
 def prepare(request: dict[str, Any]) -> None:
-    """Compile the tests' code, and import what it imports. This must be done before any code of the answer is loaded,
-    which could replace what compiles and imports."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for part in (request["helpers"], request["setup"], *request["tests"]):
-            part["code"] = _compile(part["source"])
-        request["skeletons"] = _compile(request["skeletons"])
+    """Unpack the tests' code, and import what it imports. This must be done before any code of the answer is loaded: it
+    could replace what unpacks the code, `marshal` for example."""
+    for part in (request["helpers"], request["setup"], request["skeletons"], *request["tests"]):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # raised when it is run
+            part["loaded"] = load_code(part)
     for name in request["modules"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if request["uses_pytest"] and importlib.util.find_spec("pytest") is None:
         sys.modules["pytest"] = pytest_stand_in.make_module()
-
-
-def _compile(source: str) -> Any:
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        return compile(source, "tests", "exec", dont_inherit=True, optimize=0)
-    return source  # which raises that again when it is run
 
 
 def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +41,7 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
         if part["source"]:
             sys.modules[name] = module
             space.update({key: answer[key] for key in part["lacks"] if key in answer})
-            exec(part["code"], space)
+            exec(load_code(part), space)
         names.update({key: value for key, value in space.items() if not key.startswith("__")})
     for name in request["names"]:
         if name in answer and (name == entry_point or name not in names):
@@ -88,7 +79,7 @@ def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: d
     before = dict(space)
     sys.modules["__main__"] = module
     sys.argv = [file]
-    exec(test["code"], space)
+    exec(load_code(test), space)
     defined.update({k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")})
     if test["check"]:
         if "candidate" not in space:

@@ -25,7 +25,7 @@ from foretrace.sandbox.inside.values import Decoder, show_value
 from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, MAX_PROCESSES, NOT_RUN, Judging, find_ending, format_error
+from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, NOT_RUN, Judging, find_ending, format_error
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
 from foretrace.sandbox.judging.test_reading import RANDOM_WORD
 from foretrace.sandbox.judging.verify import Judgment, judge_values
@@ -33,6 +33,8 @@ from foretrace.sandbox.judging.verify import Judgment, judge_values
 _NEEDS_OBJECTS = "needs_objects"
 _LONG = 1 << 17
 """Longest text or frame that is compared or decoded in the event loop, which must not be blocked for long."""
+_MAX_LATE = 3
+"""Runs of one program out of time after which it is not run again."""
 _NOWHERE = Isolation(level=0)
 """A placeholder: the isolation is taken from the verdict, not from the run's result."""
 
@@ -209,7 +211,7 @@ async def _run_programs(judging: Judging) -> list[TestResult]:
     plan, limits, late = judging.plan, judging.limits, 0
     for name, test in zip(plan.names, plan.tests, strict=True):
         expected = test.stdout or ""
-        if late >= MAX_PROCESSES:
+        if late >= _MAX_LATE:
             results.append(TestResult(name=name, passed=False, expected=show_value(expected), error=NOT_RUN))
             continue
         # The expected output may be longer than the output kept of a run.

@@ -12,8 +12,6 @@ from foretrace.sandbox.judging.plan import JudgePlan
 
 EXIT_TIMEOUT_S = 1.0
 """Seconds that a process gets to exit on its own once it has nothing left to do."""
-MAX_PROCESSES = 3
-"""Most processes for one verdict, one after another, within the limits of one run."""
 NOT_RUN = "not run"
 
 
@@ -31,7 +29,6 @@ class Judging(msgspec.Struct):
     stderr: str = ""
     seconds: float = 0.0
     cpu_s: float = 0.0
-    count: int = 0
     flags: set[str] = set()
 
     def find_next_limits(self) -> Limits | None:
@@ -39,15 +36,14 @@ class Judging(msgspec.Struct):
         limits = self.limits
         wall_s = limits.wall_s - self.seconds
         # CPU time is limited in whole seconds.
-        cpu_s = limits.cpu_s if not self.count else float(round(limits.cpu_s - self.cpu_s))
-        if self.count >= MAX_PROCESSES or wall_s < limits.wall_s / 10 or cpu_s <= 0:
+        cpu_s = float(round(limits.cpu_s - self.cpu_s)) if self.cpu_s else limits.cpu_s
+        if wall_s < limits.wall_s / 10 or cpu_s <= 0:
             return None
         return msgspec.structs.replace(limits, wall_s=wall_s, cpu_s=cpu_s)
 
     def add(self, ended: ChildExit, ending: Ending, error: RunError | None, *, beside: bool = False) -> None:
         """Add the exit of one process, which may have run `beside` the one before; the first ending other than `ok` is
         kept."""
-        self.count += not beside
         self.seconds += 0.0 if beside else ended.seconds
         self.cpu_s += ended.cpu_s or 0.0
         self.stdout = (self.stdout + ended.stdout)[: 1 << 20]

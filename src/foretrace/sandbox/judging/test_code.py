@@ -1,15 +1,19 @@
-"""The request to run tests: their source with asserts taken apart, made once for all answers."""
+"""The request to run tests: their code with asserts taken apart, compiled once for all answers."""
 
 from __future__ import annotations
 
 import ast
+import base64
 import builtins
+import marshal
 import re
+import warnings
 from typing import Any
 
 import msgspec
 
 from foretrace.core.python_source import parse_quietly
+from foretrace.sandbox.inside.recorder import BYTECODE
 from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import Check, TestRewriter
@@ -43,16 +47,16 @@ def prepare(plan: JudgePlan) -> TestCode:
         described = _describe_test(test.code, tree)
         rewriter = TestRewriter(number, tree, uses, checks, made)
         tree = rewriter.visit(tree)
-        tests.append({**described, "source": ast.unparse(tree)})
+        tests.append(described | _pack(ast.fix_missing_locations(tree), f"test_{number}.py"))
         results.append(list(range(made, made + len(rewriter.results))))
         made += len(rewriter.results)
     texts = [plan.setup, *(test.code for test in plan.tests)]
     request = {
         "tests": tests,
-        "skeletons": f"skeletons = ({''.join(map(_write_skeleton, checks))})",
+        "skeletons": _pack_skeletons(checks),
         "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), check.is_strict] for check in checks],
-        "setup": _describe_source(plan.setup),
-        "helpers": _describe_source(plan.helpers),
+        "setup": _pack_source(plan.setup, "setup.py"),
+        "helpers": _pack_source(plan.helpers, "prompt.py"),
         "entry_point": plan.entry_point,
         "names": plan.uses,
         "modules": sorted(_find_modules(texts)),
@@ -85,18 +89,34 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     }
 
 
-def _write_skeleton(check: Check) -> str:
-    sides = ", ".join(check.sides or ())
-    return f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({sides})), "
+def _pack(tree: ast.Module, file: str) -> dict[str, Any]:
+    """Compiled code (large tests take a second to compile), and its source for a Python with other bytecode."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = compile(tree, file, "exec", dont_inherit=True, optimize=0)
+    packed = base64.b64encode(marshal.dumps(code)).decode("ascii")
+    return {"source": ast.unparse(tree), "bytecode": BYTECODE, "code": packed}
 
 
-def _describe_source(source: str) -> dict[str, Any]:
+def _pack_skeletons(checks: list[Check]) -> dict[str, Any]:
+    pairs = "".join(
+        f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({', '.join(check.sides or ())})), "
+        for check in checks
+    )
+    source = f"skeletons = ({pairs})"
+    try:
+        return _pack(parse_quietly(source), "skeletons")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # too deep: the asserts fail where they are run
+        return {"source": source, "bytecode": "", "code": ""}
+
+
+def _pack_source(source: str, file: str) -> dict[str, Any]:
     tree = parse_quietly(source)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     defined = {getattr(node, "name", None) for node in tree.body}
     lacks = sorted({n.id for n in names} - stored - defined - set(dir(builtins)))
-    return {"source": source, "lacks": lacks}
+    return _pack(tree, file) | {"lacks": lacks}
 
 
 def _find_modules(texts: list[str]) -> set[str]:
