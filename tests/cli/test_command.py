@@ -210,11 +210,7 @@ def test_keyword_arguments_have_the_defaults_of_the_settings() -> None:
     ("call", "error", "text"),
     [
         (lambda t: foretrace.build(t, out="d", seed="x"), UsageError, "seed: Expected `int`, got `str`"),
-        (
-            lambda t: foretrace.build(t, out="d", target="word"),
-            UsageError,
-            "target: 'word' is not one of call, mes",
-        ),
+        (lambda t: foretrace.build(t, out="d", target="word"), UsageError, "target: 'word' is not one of call, mes"),
         (lambda t: foretrace.build(t, out="d", sed=1), TypeError, "sed"),
         (
             lambda t: foretrace.export(t, format="csv", out="e.jsonl"),
@@ -301,10 +297,7 @@ def test_reports_print_as_the_command_prints_them(run: Run, traces: Path, tmp_pa
             run("export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl"),
             foretrace.export(traces, format="chat", out=tmp_path / "f.jsonl"),
         ),
-        "scrub": (
-            run("scrub", traces, "--out", tmp_path / "s"),
-            foretrace.scrub(traces, out=tmp_path / "t"),
-        ),
+        "scrub": (run("scrub", traces, "--out", tmp_path / "s"), foretrace.scrub(traces, out=tmp_path / "t")),
     }
     other_names = {"m.csv": "l.csv", "f.jsonl": "e.jsonl", str(tmp_path / "t"): str(tmp_path / "s")}
     for name, (done, report) in said.items():
@@ -335,13 +328,6 @@ def test_what_takes_a_path_takes_text_too(name: str) -> None:
 def test_label_refuses_a_folder_in_one_line() -> None:
     with pytest.raises(UsageError, match="label takes a Trace, not a str; for a traces folder call label_folder"):
         foretrace.label("traces")  # type: ignore[arg-type]
-
-
-def test_times_can_be_assumed_by_a_table(traces: Path) -> None:
-    found = foretrace.ceiling(traces, assume_times={"model": 6, "tool": 0.5})
-    assert found == foretrace.ceiling(traces, assume_times="model=6,tool=0.5") and found.assumed_steps
-    with pytest.raises(UsageError, match="give tool too"):
-        foretrace.ceiling(traces, assume_times={"model": 6})
 
 
 @pytest.mark.parametrize("command", sorted(app.commands))

@@ -78,7 +78,6 @@ def two_sum(numbers, target):
     return None
 """
 TURNS = [f"<think>I look back.</think><code>{CODE}</code>", "<verify></verify>"]
-WRONG = ["<code>\ndef two_sum(numbers, target):\n    return None\n</code>", "<verify></verify>"] * 8
 
 
 @pytest.fixture(autouse=True)
@@ -144,13 +143,6 @@ def test_a_script_as_an_object(doctor: Run) -> None:
     assert episode["tests"]["passed"] == episode["tests"]["total"] > 3
     assert (episode["logprobs"], episode["tokens_per_s"], episode["cut_off"]) == ("none", None, 0)
     assert episode["sandbox_s"] > 0
-
-
-def test_a_wrong_answer_is_no_failure_of_the_server(doctor: Run) -> None:
-    done = doctor("--model", script(*WRONG), "--json")
-    assert (done.code, done.json["ok"]) == (0, True)
-    assert (done.json["episode"]["success"], done.json["episode"]["status"]) == (False, "limit")
-    assert -1 <= done.json["episode"]["reward"] < 1
 
 
 @pytest.mark.parametrize(

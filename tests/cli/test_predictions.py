@@ -40,18 +40,6 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert (refused.code, refused.err.count("\n")) == (2, 1) and "p.parquet: name it .jsonl" in refused.err
 
 
-def test_a_model(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
-    reply = {"action": "file_read", "tool": "bash", "arguments": {"command": "ls"}}
-    script = write_rows(tmp_path / "s.jsonl", [{"turns": [json.dumps(reply)], "repeat": True}])
-    out = tmp_path / "p.jsonl"
-    words = ["predict", sample_dataset, "--model", f"scripted:{script}", "--samples", "2", "--limit", "3", "--out", out]
-    done = run(*words, "--quiet")
-    assert (done.code, done.err) == (0, "")
-    assert "3 guesses of scripted:" in done.out and "6 requests" in done.out
-    again = run(*words, "--quiet", "--json")
-    assert (again.json["requests"], again.json["guesses"]) == (0, 3)
-
-
 def make_guess(row: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"key": row["key"], "step": row["step"], "completion": row["completion"][0]["content"], **more}
 

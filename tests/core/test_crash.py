@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from core.killing import KILLING
 from sources.raw_rows import swe_rows, write_jsonl
 
-_SCRIPT = textwrap.dedent("""
-    import json, os, pathlib, random, resource, shutil, signal, sys
+_SCRIPT = KILLING + textwrap.dedent("""
+    import random, resource
     import numpy, pyarrow.dataset, pyarrow.parquet  # once, before the forks
     from foretrace.core import segments
-    from foretrace.core.errors import StoreError
-    from foretrace.core.store import TraceStore
     from foretrace.sources import importing, taking
     from foretrace.rows.files import FileRows
     from foretrace.sources.swe_smith import SweSmith
@@ -29,57 +28,6 @@ _SCRIPT = textwrap.dedent("""
 
     def run(out, path, replace=False):
         return importing.import_rows(SweSmith(), [FileRows(path)], out, shards=3, replace=replace)
-
-    def child(job):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                job()
-            except StoreError as error:
-                print(error, flush=True)
-                os._exit(1)
-            except BaseException as error:
-                print(repr(error), flush=True)
-                os._exit(2)
-            os._exit(0)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def bomb(at):
-        count = 0
-        def wrap(function):
-            def wrapped(*args, **kwargs):
-                nonlocal count
-                count += 1
-                if count == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return function(*args, **kwargs)
-            return wrapped
-        class Halves:  # a write, too, is killed in the middle
-            def __init__(self, file):
-                self.file, self.half = file, wrap(file.write)
-            def write(self, data):
-                data = bytes(data)
-                self.file.write(data[: len(data) // 2])
-                self.file.flush()
-                self.half(data[len(data) // 2 :])
-            def __enter__(self):
-                return self
-            def __exit__(self, *error):
-                self.file.close()
-            def __getattr__(self, name):
-                return getattr(self.file, name)
-        opened = pathlib.Path.open
-        def halved(path, mode="r", *args, **kwargs):
-            file = opened(path, mode, *args, **kwargs)
-            return Halves(file) if mode == "ab" else file
-        pathlib.Path.open = halved
-        os.fsync = wrap(os.fsync)
-        pathlib.Path.replace = wrap(pathlib.Path.replace)
-        pathlib.Path.unlink = wrap(pathlib.Path.unlink)
-
-    def listed(out):
-        paths = ["manifest.json", *(s.path for s in TraceStore(out).manifest.segments)]
-        return {p: (out / p).read_bytes() for p in paths}
 
     def job(out, replace):
         if replace:

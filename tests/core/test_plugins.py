@@ -55,11 +55,6 @@ def test_a_plugin_is_called_like_its_file(kind: str) -> None:
         assert name in plugins.plugin_names(kind)
 
 
-def test_resolve_by_name_or_module_and_class() -> None:
-    assert plugins.load_plugin("source", "chat") is Chat
-    assert plugins.load_plugin("source", "foretrace.sources.chat:Chat") is Chat
-
-
 @pytest.mark.parametrize(
     "name", ["nothing", "files", "base", "foretrace.nothing:X", "foretrace.sources.chat:No", "../x", ""]
 )

@@ -13,13 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.core.errors import PredictionError
-from foretrace.core.predictions import (
-    PredictedCall,
-    Prediction,
-    PredictionsHeader,
-    read_predictions,
-    write_predictions,
-)
+from foretrace.core.predictions import PredictedCall, Prediction, PredictionsHeader, read_predictions, write_predictions
 
 _NUMBERS = st.none() | st.floats(0, 1)
 _CALLS = st.builds(

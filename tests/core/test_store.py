@@ -96,12 +96,12 @@ def test_present_conflict_and_replace(tmp_path: Path) -> None:
 
 
 def test_get_by_key_id_or_beginning(tmp_path: Path) -> None:
-    write_traces([make(n) for n in range(20)], tmp_path / "s")
+    write_traces([*(make(n) for n in range(20)), make(7, key="key-0071")], tmp_path / "s")
     store = TraceStore(tmp_path / "s")
     wanted = add_trace_id(make(7))
     assert store.get("key-007") == store.get(wanted.id) == store.get(wanted.id[:12]) == wanted
     assert store.get_many(["key-007", "nobody"]) == {"key-007": wanted}
-    with pytest.raises(StoreError, match="begins 10 keys"):
+    with pytest.raises(StoreError, match="begins 11 keys"):
         store.get("key-00")
     with pytest.raises(StoreError, match="no trace with key"):
         store.get("nothing")

@@ -10,7 +10,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from foretrace.engines.in_order import Job, Stage, run_in_order, run_stages
+from foretrace.engines.in_order import Job, Stage, jobs_at_once, run_in_order, run_stages
+from foretrace.engines.processes import Processes
 
 
 def square(number: int, pause: float = 0) -> tuple[int, int]:
@@ -45,6 +46,11 @@ def test_few_jobs_are_taken_ahead(pool: ProcessPoolExecutor) -> None:
 
     for done, _ in enumerate(run_in_order(pool, jobs(), 50), 1):
         assert len(taken) == min(40, done + 4), "as many as there is room for, until the end"
+
+
+def test_each_worker_has_a_second_job_ready() -> None:
+    with Processes(2).open_pool(helps=True) as pool:
+        assert pool is not None and (jobs_at_once(pool), jobs_at_once(None)) == (3, 1)
 
 
 def test_a_job_that_is_too_heavy_is_streamed_here(pool: ProcessPoolExecutor) -> None:

@@ -90,6 +90,7 @@ def test_an_error_outside_does_not_wait_for_the_workers() -> None:
         assert pool is not None
         pool.submit(abs, 1).result()
         pool.submit(time.sleep, 60)
+        time.sleep(0.3)  # until a worker has it
         raise KeyError
     assert time.monotonic() - begun < 30
 

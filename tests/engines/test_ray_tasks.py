@@ -19,10 +19,7 @@ from foretrace.engines.ray_tasks import RayTasks
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with (
-        pytest.raises(UsageError, match=r"engine='ray' needs Ray: pip install ray"),
-        RayTasks().open_pool(),
-    ):
+    with pytest.raises(UsageError, match=r"engine='ray' needs Ray: pip install ray"), RayTasks().open_pool():
         pass
 
 

@@ -87,7 +87,7 @@ def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None
     report = write_view([dataset], lambda: SinglePage(path, limit=250_000), lambda *_: None)
     assert 0 < report.left_out < report.listed
     data = re.findall(r'data-name="[^"]*">(.*?)</script>', path.read_text())
-    assert sum(map(len, data)) <= 250_000
+    assert sum(map(len, data)) <= 250_000 and read_block(path, "meta"), "there is room left for the lists"
 
 
 def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> None:

@@ -188,7 +188,6 @@ def replay(
 
 
 def _read_traces(traces: str | Path | Iterable[Trace], doing: str, progress: ProgressFunc | None) -> Iterator[Trace]:
-    """The traces of a folder, or the given traces; reports how many have been read."""
     from foretrace.core.store import TraceStore
 
     total, what, report_to = None, "traces", progress or ignore_progress

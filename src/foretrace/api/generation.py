@@ -127,13 +127,10 @@ def run_generate(
     sandbox_settings: SandboxSettings | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
-    """`generate` with its arguments as a mapping; `problems` may be a function that loads them after the checks.
+    """`generate` with its arguments as a mapping; `problems` may be a function that loads them after the checks. The
+    settings are for a sandbox that is given by name; `on_failure` gets the results so far if a failure ends the run.
 
     It runs in a new event loop; in another thread if a loop is already running here, as in a notebook.
-
-    Args:
-        sandbox_settings: Settings for a sandbox that is given by name.
-        on_failure: Called with the results so far if a failure ends the run.
     """
     from foretrace.core.version import __version__
     from foretrace.episodes.generate.engine import generate as run

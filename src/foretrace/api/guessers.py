@@ -57,7 +57,6 @@ class ModelGuesser(Proposer):
         self._settings, self._seed = settings, seed
 
     async def propose(self, situation: Situation, k: int) -> list[Prediction]:
-        """See `Proposer.propose`; an answer of the model without an action gives a guess without one."""
         from foretrace.evaluation.predict_with_model import guess_with_model
 
         prompt, at = _render(self._renderer, situation), _find_place(situation)
@@ -88,20 +87,9 @@ def make_guesser(
     seed: int = 0,
     progress: ProgressFunc = ignore_progress,
 ) -> Proposer:
-    """The guesser with that name. A predictor is fitted here.
-
-    Args:
-        predictor: Name of a predictor or a model, or a predictor object.
-        dataset: The dataset to learn from, which also determines the prompts.
-        server: Address of the model's server.
-        tokenizer: The one that the dataset was built with.
-        settings: How a model is asked.
-
-    Raises:
-        UsageError: there is no such predictor or model, or a setting is invalid.
-        PredictionError: there is no dataset or no row, or the predictor cannot learn from them.
-        BuildError: the dataset has another version.
-    """
+    """The guesser with that name, or of that predictor, which is fitted here to the dataset. The dataset also
+    determines the prompts; `settings` say how a model is asked, and `tokenizer` is the one that the dataset was built
+    with."""
     from threadpoolctl import threadpool_limits
 
     from foretrace.core.plugins import plugin_names
@@ -128,15 +116,8 @@ def make_guesser(
 def make_speculation(
     given: Mapping[str, Any], sandbox: Sandbox, sandbox_settings: SandboxSettings
 ) -> tuple[Speculation, list[Sandbox | Proposer]]:
-    """The speculation that the arguments of `generate` ask for, and what to close after it.
-
-    Args:
-        sandbox: Where early programs run if it was given as an object; if it was given by name, another is made.
-
-    Raises:
-        UsageError: there is no such proposer, or a setting is invalid.
-        PredictionError: the file of predictions or the dataset cannot be read.
-    """
+    """The speculation that the arguments of `generate` ask for, and what to close after it. Early programs run in
+    `sandbox` if it was given as an object, else in another one of its name."""
     from foretrace.episodes.speculation import Speculation
     from foretrace.episodes.speculation_report import SpeculationSettings
     from foretrace.registry import make_sandbox
@@ -154,12 +135,7 @@ def make_speculation(
 
 
 def make_proposer(given: Mapping[str, Any]) -> Proposer:
-    """The proposer: `tests`, recorded predictions, a predictor or a model.
-
-    Raises:
-        UsageError: there is no such proposer, or it needs a dataset.
-        PredictionError: the predictions or the dataset cannot be read.
-    """
+    """The proposer: `tests`, recorded predictions, a predictor or a model."""
     from foretrace.core.predictions import read_predictions
     from foretrace.evaluation.predict_with_model import ModelSettings
     from foretrace.models.base import Server

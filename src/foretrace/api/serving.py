@@ -162,8 +162,6 @@ def _open_socket(address: str) -> Generator[sockets.socket]:
 async def _serve_socket(
     make: Callable[[], PredictionService], opened: sockets.socket, report_ready: Callable[[str], None]
 ) -> None:
-    """Serve each connection as a separate client with its own turns."""
-
     async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def write(reply: bytes) -> None:
             writer.write(reply)

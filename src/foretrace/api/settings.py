@@ -47,12 +47,9 @@ def _list_choices(kind: type[msgspec.Struct], name: str) -> list[str]:
 
 
 def make_engine(engine: Literal["processes", "ray"] | Engine, workers: int | None, ray_address: str | None) -> Engine:
-    """The engine that runs the jobs of a call: the one with that name, or the given one.
-
-    Args:
-        workers: Most jobs at a time; `None` is all cores of a cluster, or one process on this machine.
-        ray_address: Address of the Ray cluster; `None` is that in `RAY_ADDRESS`, or a Ray only on this machine.
-    """
+    """The engine that runs the jobs of a call: the one with that name, or the given one. `workers` are the most jobs at
+    a time (`None`: all cores of a cluster, or one process); an address of `None` is that in `RAY_ADDRESS`, or a Ray
+    only on this machine."""
     if ray_address is not None and engine != "ray":
         raise UsageError(Setting("ray_address", ray_address), " is for ", Setting("engine", "ray"))
     if not isinstance(engine, str):

@@ -266,7 +266,6 @@ class _LabelCounts:
         self.corrected, self.least_sure = 0, least_sure
 
     def add(self, table: Any) -> Any:
-        """Count a table, and return it."""
         self.actions.update(table["action"].to_pylist())
         self.flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
         self.corrected += sum(table["corrected"].to_pylist())

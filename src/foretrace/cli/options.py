@@ -78,12 +78,9 @@ def _parse_temperature(text: str | float) -> float | None:
     if text == "none":
         return None
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise click.BadParameter(f"{text!r}: choose a number that is not negative, or none")
-    return value
+        raise click.BadParameter(f"{text!r}: choose a number that is not negative, or none") from None
 
 
 def _parse_names(texts: Sequence[str]) -> tuple[str, ...]:
@@ -228,9 +225,8 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise click.BadParameter(f"{path}: cannot read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        why = "it is not in UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise click.BadParameter(f"{path}: is not TOML: {why}") from None
+    except ValueError as error:
+        raise click.BadParameter(f"{path}: is not TOML: {error}") from None
     options = [p for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
     keys = {flag.removeprefix("--"): option for option in options for flag in (*option.opts, *option.secondary_opts)}
     keys = {key: option for key, option in keys.items() if key not in ("config", "help", "h", "-h", "-q")}

@@ -59,10 +59,8 @@ class MessageColumn:
 
 
 def open_column(column: Any) -> list[MessageColumn]:
-    """The chunks of a column of messages."""
     return [MessageColumn(chunk) for chunk in column.chunks]
 
 
 def read_messages(column: Any) -> list[list[ChatText]]:
-    """The messages of each row."""
     return [row for chunk in open_column(column) for row in chunk.read()]

@@ -278,12 +278,10 @@ class Step:
 
     @property
     def message(self) -> Message:
-        """The assistant message."""
         return self.trace.messages[self.index]
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the message makes."""
         return self.message.tool_calls
 
     def __repr__(self) -> str:
@@ -333,12 +331,7 @@ def encode_trace(trace: Trace) -> bytes:
 
 
 def decode_trace(data: bytes | str) -> Trace:
-    """Read what `encode_trace` wrote.
-
-    Raises:
-        msgspec.ValidationError: the JSON is not a Trace.
-        msgspec.DecodeError: the bytes are not JSON.
-    """
+    """Read what `encode_trace` wrote; msgspec.ValidationError if it is not a Trace, DecodeError if it is not JSON."""
     try:
         return _decoder.decode(data)
     except msgspec.ValidationError:
@@ -381,7 +374,6 @@ def compute_trace_id(trace: Trace) -> str:
 
 
 def add_trace_id(trace: Trace) -> Trace:
-    """The same trace with its `id` filled in."""
     return msgspec.structs.replace(trace, id=compute_trace_id(trace))
 
 

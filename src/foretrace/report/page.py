@@ -41,25 +41,6 @@ class PageCounts(NamedTuple):
     unreadable: int = 0
 
 
-class Page:
-    """Collects the data of a page, then writes it."""
-
-    chunk_bytes = 1_000_000
-    """Approximate size of a piece that is loaded on demand."""
-    limit: float = math.inf
-
-    def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
-        """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
-        raise NotImplementedError
-
-    def finish(self, title: str) -> Path:
-        """Write the page; returns the file to open."""
-        raise NotImplementedError
-
-    def discard(self) -> None:
-        """Remove what was written, if `finish` was not reached."""
-
-
 class PagePieces:
     """Values in pieces of a certain size, which the page loads one by one: `NAME-0`, `NAME-1`, ..."""
 
@@ -96,8 +77,12 @@ class PagePieces:
         self._waiting, self._rows, self._bytes = [], [], 0
 
 
-class FolderPage(Page):
+class FolderPage:
     """`index.html`, `assets/` and `data/` in a folder, which is moved into place once everything is written."""
+
+    chunk_bytes = 1_000_000
+    """Approximate size of a piece that is loaded on demand."""
+    limit = math.inf
 
     def __init__(self, folder: Path) -> None:
         _refuse_stranger(folder)
@@ -110,10 +95,12 @@ class FolderPage(Page):
             raise StoreError(describe_write_error(folder, error)) from error
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
+        """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
         self._write(f"data/{name}.js", make_data_script(name, value))
         return True
 
     def finish(self, title: str) -> Path:
+        """Write the page; returns the file to open."""
         for name in ("view.css", "view.js"):
             self._write(f"assets/{name}", read_asset(name))
         policy = f"{_POLICY}; script-src 'self' file:; style-src 'self' file:"
@@ -129,6 +116,7 @@ class FolderPage(Page):
         return self._folder / "index.html"
 
     def discard(self) -> None:
+        """Remove what was written, if `finish` was not reached."""
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def _write(self, name: str, text: str) -> None:
@@ -140,8 +128,8 @@ class FolderPage(Page):
             raise StoreError(describe_write_error(path, error)) from error
 
 
-class SinglePage(Page):
-    """A single file, e.g. to send by mail; what does not fit is left out."""
+class SinglePage:
+    """A single file, e.g. to send by mail; what does not fit is left out. The methods are those of `FolderPage`."""
 
     chunk_bytes = 20_000
 
@@ -170,6 +158,12 @@ class SinglePage(Page):
         body = f"{''.join(self._blocks)}<script>{script}</script>"
         replace_file(self._path, _fill_template(title, policy, f"<style>{style}</style>", body).encode())
         return self._path
+
+    def discard(self) -> None:
+        pass
+
+
+Page = FolderPage | SinglePage
 
 
 def encode_json(value: Any) -> str:

@@ -174,12 +174,15 @@ def _parse_limits(texts: Sequence[str], sources: Sequence[str]) -> dict[str, int
 
 def _parse_source(text: str) -> tuple[str, str]:
     """Name and file of a source: `swe_smith:tool`, `chat=rows.jsonl`."""
+    from foretrace.core.plugins import plugin_names
     from foretrace.registry import AUTO, make_source, split_source
 
-    if Path(text).is_file():
-        raise UsageError(f"{text}: is a file; name a traces folder, or the file's source: SOURCE={text}")
-    given, _, path = text.partition("=")
+    given, equals, path = text.partition("=")
     name, _ = split_source(given)
+    if equals and not path:
+        raise UsageError(f"{text!r}: no file behind the equals sign")
+    if name not in (AUTO, *plugin_names("source")) and Path(text).is_file():
+        raise UsageError(f"{text}: is a file; name a traces folder, or the file's source: SOURCE={text}")
     if name != AUTO:
         make_source(name)
     return given, path
