@@ -276,40 +276,27 @@ JSON_ACTION = TextEncoding(
 
 _KEYS, _DONE = "bash_command", "mark_task_complete"
 """Keys under which harbor exports these calls."""
+_STRING = r'"(?:[^"\\]|\\.)*+"'
 _STROKES = re.compile(
-    r"(?<!`)(?P<alone>\{\s*\"task_complete\"\s*:\s*true\s*\})"
-    r"|(?<!`)[{,]\s*(?P<done>\"task_complete\"\s*:\s*true)(?=\s*[,}])"
-    r'|\{(?=\s*"(?P<first>keystrokes"\s*:)?)'
+    r'(?<!`)(?P<alone>\{\s*"task_complete"\s*:\s*true\s*\})'
+    r'|(?<!`)[{,]\s*(?P<done>"task_complete"\s*:\s*true)(?=\s*[,}])'
+    rf'|(?P<keys>\{{(?:[^{{}}"\\]|(?!"keystrokes"\s*:){_STRING})*+"keystrokes"\s*:(?:[^{{}}"\\]|{_STRING})*+\}})',
+    re.DOTALL,
 )
-_FLAT_OBJECT = re.compile(r'\{(?:[^{}"\\]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
-"""An object that contains no others."""
-_KEY = re.compile(r'"keystrokes"\s*:')
+"""The end of the task, as an object or a member of one; and an object with keystrokes that contains no others."""
 _LAST_COMMA = re.compile(r",\s*\}\Z")
 
 
 def _find_strokes(text: str) -> Iterator[ToolCall]:
-    """Each object with keystrokes is a call, and so is `"task_complete": true` as a member of an object. The agent's
-    thoughts are in the same JSON, so it stays text. An incomplete object is not a call."""
-    at = failed = 0
-    while found := _STROKES.search(text, at):
-        start = found.start()
-        at = start + 1
-        kind = "done" if found["done"] else "alone"
-        if found[kind]:
-            at = found.end(kind)
-            yield ToolCall(name=_DONE, arguments="{}", span=found.span(kind))
-        elif failed < _MAX_FAILED:
-            flat = _FLAT_OBJECT.match(text, start)
-            end = flat.end() if flat else find_json_end(text, start) if found["first"] else None
-            failed += end is None and bool(found["first"])
-            if end is not None and (call := _read_strokes(text[start:end])) is not None:
-                at = end
-                yield msgspec.structs.replace(call, span=(start, end))
+    """The agent's thoughts are in the same JSON, so it stays text. An incomplete object is not a call."""
+    for found in _STROKES.finditer(text):
+        if found["keys"] is None:
+            yield ToolCall(name=_DONE, arguments="{}", span=found.span("done" if found["done"] else "alone"))
+        elif (call := _read_strokes(found["keys"])) is not None:
+            yield msgspec.structs.replace(call, span=found.span("keys"))
 
 
 def _read_strokes(text: str) -> ToolCall | None:
-    if not _KEY.search(text):
-        return None
     whole = _LAST_COMMA.sub("}", text)
     read = read_arguments(whole)
     if read.error or "json_repair" in read.repairs:
