@@ -83,7 +83,8 @@ unfenced = st.text(max_size=60).filter(lambda t: "```" not in t)
 shell = unfenced.filter(lambda t: not t.strip().startswith(("str_replace_editor", "submit")))
 tools = st.from_regex(r"[A-Za-z_][\w-]{0,12}", fullmatch=True)
 code = st.text(max_size=60).filter(lambda t: "</execute" not in t)
-strokes = st.builds(lambda text, more: {"keystrokes": text} | more | {"keystrokes": text}, texts | markup, objects)
+flat_objects = st.dictionaries(keys, plain | markup, max_size=4)
+strokes = st.builds(lambda text, more: {"keystrokes": text} | more | {"keystrokes": text}, texts | markup, flat_objects)
 flat = one_line.filter(lambda t: not set(t) & set("[]`"))
 LAWS: list[tuple[str, st.SearchStrategy[ToolCall], str, str]] = [
     ("tool_call_json", calls(words, as_written), "I look.\n", "\nDone."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,25 +22,10 @@ from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
-from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.scoring import CLOSE, rescored
 
 PROBLEMS = list(Builtin().load())
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
-    box = LocalSandbox(SandboxSettings(workers=1))
-    runner.run(box.start())
-    yield box
-    runner.run(box.close())
 
 
 def make_rollouts(

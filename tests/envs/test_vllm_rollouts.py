@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +19,6 @@ from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.demo_model.tokenizer import ChatTokenizer
 from foretrace.problems.builtin import Builtin
-from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from models.served import model_at
 
@@ -37,20 +35,6 @@ SCRIPTS = {
     "structured": [f"<plan>{WORDS}</plan><code>\n{SOLUTION}</code>", "<verify>✅</verify>"],
     "interleaved": [f"<think>{WORDS}</think><code>\n{SOLUTION}</code>", "<verify>✅</verify>"],
 }
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
-    box = LocalSandbox(SandboxSettings(workers=1))
-    runner.run(box.start())
-    yield box
-    runner.run(box.close())
 
 
 async def make_rollout(sandbox: LocalSandbox, protocol: str, *, corrects: bool) -> tuple[Rollout, list[list[int]]]:

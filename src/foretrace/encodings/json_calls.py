@@ -17,7 +17,7 @@ _INPUTS = ("arguments", "parameters", "args", "input")
 _BEGUN = re.compile(r'(?:\[\s*)?\{\s*(?:"name"\s*:\s*"(?P<name>[^"\n]{1,200})"|"(?:name|function|type|id)"\s*:)')
 """The beginning of a call with incomplete JSON."""
 _MAX_FAILED = 64
-"""Incomplete objects after which a text counts as having no calls: each may be read to the end."""
+"""Objects that are no call after which a text counts as having none: each may be read to the end."""
 
 
 def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> ToolCall:
@@ -233,41 +233,33 @@ REACT = TextEncoding(
 """`Action: NAME` and `Action Input: {json}` lines (ReAct, ToolBench). Plain text becomes the argument `input`."""
 
 
-_OBJECT = re.compile(r"^[ \t]*(```(?:json|JSON)?[ \t]*\n)?[ \t]*(?=\{)", re.MULTILINE)
+_OBJECT = re.compile(r"^[ \t]*(```(?:json|JSON)?[ \t]*\n)?[ \t]*\{", re.MULTILINE)
 _FENCE_END = re.compile(r"\s*```")
 _ACTION_NAMES = ("action", "tool", "tool_name", "name")
 _ACTION_INPUTS = ("action_input", "tool_input", "arguments", "args", "parameters", "input")
 
 
-def _find_actions(text: str) -> Iterator[ToolCall]:
-    """An input that is not an object becomes the argument `input`. Objects without a name and an input are text."""
-    at = failed = 0
-    while failed < _MAX_FAILED and (opening := _OBJECT.search(text, at)):
-        at = opening.end() + 1
-        end = find_json_end(text, opening.end())
-        failed += end is None
-        call = None if end is None else _read_action(text[opening.end() : end])
-        if call is not None and end is not None:
-            closing = _FENCE_END.match(text, end) if opening[1] else None
-            at = closing.end() if closing else end
-            yield msgspec.structs.replace(call, span=(opening.start(1) if opening[1] else opening.end(), at))
-
-
-def _read_action(text: str) -> ToolCall | None:
-    value = try_decode(text)
-    if not isinstance(value, dict):
+def _read_action(text: str, opening: re.Match[str]) -> ToolCall | None:
+    """An input that is not an object becomes the argument `input`. An object without a name and an input is text."""
+    start = opening.end() - 1
+    end = find_json_end(text, start)
+    value = None if end is None else try_decode(text[start:end])
+    if end is None or not isinstance(value, dict):
         return None
     name = next((value[key] for key in _ACTION_NAMES if isinstance(value.get(key), str)), "")
     key = next((key for key in _ACTION_INPUTS if key in value), None)
     if not name.strip() or key is None:
         return None
     given = value[key]
-    return ToolCall(name=name, arguments=encode_json(given if isinstance(given, dict) else {"input": given}))
+    closing = _FENCE_END.match(text, end) if opening[1] else None
+    span = (opening.start(1) if opening[1] else start, closing.end() if closing else end)
+    arguments = encode_json(given if isinstance(given, dict) else {"input": given})
+    return ToolCall(name=name, arguments=arguments, span=span)
 
 
 JSON_ACTION = TextEncoding(
     "json_action",
-    _find_actions,
+    find_at(_OBJECT, _read_action, _MAX_FAILED),
     lambda call: f'```json\n{{"action": {encode_json(call.name)}, "action_input": {call.arguments}}}\n```',
     hints=("{",),
 )
@@ -276,40 +268,27 @@ JSON_ACTION = TextEncoding(
 
 _KEYS, _DONE = "bash_command", "mark_task_complete"
 """Keys under which harbor exports these calls."""
+_STRING = r'"(?:[^"\\]|\\.)*+"'
 _STROKES = re.compile(
-    r"(?<!`)(?P<alone>\{\s*\"task_complete\"\s*:\s*true\s*\})"
-    r"|(?<!`)[{,]\s*(?P<done>\"task_complete\"\s*:\s*true)(?=\s*[,}])"
-    r'|\{(?=\s*"(?P<first>keystrokes"\s*:)?)'
+    r'(?<!`)(?P<alone>\{\s*"task_complete"\s*:\s*true\s*\})'
+    r'|(?<!`)[{,]\s*(?P<done>"task_complete"\s*:\s*true)(?=\s*[,}])'
+    rf'|(?P<keys>\{{(?:[^{{}}"\\]|(?!"keystrokes"\s*:){_STRING})*+"keystrokes"\s*:(?:[^{{}}"\\]|{_STRING})*+\}})',
+    re.DOTALL,
 )
-_FLAT_OBJECT = re.compile(r'\{(?:[^{}"\\]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
-"""An object that contains no others."""
-_KEY = re.compile(r'"keystrokes"\s*:')
+"""The end of the task, as an object or a member of one; and an object with keystrokes that contains no others."""
 _LAST_COMMA = re.compile(r",\s*\}\Z")
 
 
 def _find_strokes(text: str) -> Iterator[ToolCall]:
-    """Each object with keystrokes is a call, and so is `"task_complete": true` as a member of an object. The agent's
-    thoughts are in the same JSON, so it stays text. An incomplete object is not a call."""
-    at = failed = 0
-    while found := _STROKES.search(text, at):
-        start = found.start()
-        at = start + 1
-        kind = "done" if found["done"] else "alone"
-        if found[kind]:
-            at = found.end(kind)
-            yield ToolCall(name=_DONE, arguments="{}", span=found.span(kind))
-        elif failed < _MAX_FAILED:
-            flat = _FLAT_OBJECT.match(text, start)
-            end = flat.end() if flat else find_json_end(text, start) if found["first"] else None
-            failed += end is None and bool(found["first"])
-            if end is not None and (call := _read_strokes(text[start:end])) is not None:
-                at = end
-                yield msgspec.structs.replace(call, span=(start, end))
+    """The agent's thoughts are in the same JSON, so it stays text. An incomplete object is not a call."""
+    for found in _STROKES.finditer(text):
+        if found["keys"] is None:
+            yield ToolCall(name=_DONE, arguments="{}", span=found.span("done" if found["done"] else "alone"))
+        elif (call := _read_strokes(found["keys"])) is not None:
+            yield msgspec.structs.replace(call, span=found.span("keys"))
 
 
 def _read_strokes(text: str) -> ToolCall | None:
-    if not _KEY.search(text):
-        return None
     whole = _LAST_COMMA.sub("}", text)
     read = read_arguments(whole)
     if read.error or "json_repair" in read.repairs:

@@ -47,6 +47,8 @@ class Adapter(ClosingModel, ABC):
     """The supported `Server.options`, besides `backoff_s`."""
     timing_options: ClassVar[frozenset[str]] = frozenset({"backoff_s"})
     """Options that only affect waiting, not what the model writes."""
+    accepts_empty: ClassVar[bool] = False
+    """Whether a reply without text is the model's own; otherwise it is a failure that may pass."""
     sends_context_length: ClassVar[bool] = False
     """Whether requests set the context length; for other servers it is set when they are started."""
 
@@ -120,7 +122,7 @@ class Adapter(ClosingModel, ABC):
             await on_retry(failure, seconds)
 
         try:
-            completion = await self.retry(lambda: self.attempt(request), note_and_wait)
+            completion = await self.retry(lambda: self._attempt_whole(request), note_and_wait)
         except ModelError as error:
             if error.kind != CROWDED:
                 raise
@@ -158,11 +160,18 @@ class Adapter(ClosingModel, ABC):
             retried += 1
             await on_retry(failure, seconds * (1.0 + 0.25 * self._jitter.random()))
 
-    async def attempt(self, request: Request, *, may_be_empty: bool = False) -> Completion:
-        """Send one request without retries, and measure its duration."""
+    async def attempt(self, request: Request) -> Completion:
+        """Send one request without retries, and measure its duration. The reply may be empty."""
         started = time.perf_counter()
         builder = await self.send(request)
-        return builder.build(time.perf_counter() - started, may_be_empty=may_be_empty)
+        return builder.build(time.perf_counter() - started)
+
+    async def _attempt_whole(self, request: Request) -> Completion:
+        reply = await self.attempt(request)
+        may_be_empty = self.accepts_empty or request.prefill or request.prompt_ids is not None
+        if not (reply.text or reply.reasoning or reply.finish == "stop_sequence" or may_be_empty):
+            raise self.http.errors.make("empty", "the completion is empty")
+        return reply
 
     async def close(self) -> None:
         await self.http.close()

@@ -70,8 +70,8 @@ class CompletionBuilder:
             chars = max_reply_chars(self.request) - self._chars_left
             raise self.errors.make("too_long", f"the reply has {chars:,} characters, for at most {asked:,} tokens")
 
-    def build(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
-        """The finished completion; a reply without text is a failure unless it `may_be_empty`."""
+    def build(self, seconds: float) -> Completion:
+        """The finished completion."""
         text, reasoning = "".join(self.text), "".join(self.reasoning)
         if self.finish is None:
             if not (text or reasoning or self.token_logprobs or self.token_ids or self.usage or self.model):
@@ -82,9 +82,6 @@ class CompletionBuilder:
             if stop and text.endswith(stop):
                 text, self.finish, self.stop = text[: -len(stop)], "stop_sequence", stop
                 break
-        continued = self.request.prefill or self.request.prompt_ids is not None
-        if not (text or reasoning or continued or may_be_empty or self.finish == "stop_sequence"):
-            raise self.errors.make("empty", "the completion is empty")
         exact, ids, pieces, logprobs = self._align_logprobs(text)
         return Completion(
             text=text,

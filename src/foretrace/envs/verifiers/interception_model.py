@@ -53,6 +53,8 @@ class InterceptionModel(OpenAI):
             but sent back as received, so that the library recognizes its own turn and keeps its tokens.
     """
 
+    accepts_empty = True  # and it is rewarded as such
+
     def __init__(
         self,
         name: str,
@@ -71,10 +73,6 @@ class InterceptionModel(OpenAI):
         self.http.errors = _UpstreamErrors(host, place.model, place.adapter, place.key, place.key_variable)
         self._splits_thinking = splits_thinking
         self._replies: list[_RecordedReply] = []
-
-    async def attempt(self, request: Request, *, may_be_empty: bool = True) -> Completion:
-        """Send one request, without retries. An empty reply is accepted as the model's own, and rewarded as such."""
-        return await super().attempt(request, may_be_empty=may_be_empty)
 
     async def complete(self, request: Request) -> Completion:
         completion = await super().complete(request)

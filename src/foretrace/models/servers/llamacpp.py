@@ -151,10 +151,7 @@ class LlamaCpp(Adapter):
             why = f"the server renders no messages: {public_cause(error)}"
             return Capabilities(reasons=reasons | dict.fromkeys(("token_prompts", "continuation", "token_ids"), why))
         prompts = [rendered, [*rendered, *await self.tokenize("1, 2, 3, 4,")]]
-        seen = [
-            await self.attempt(Request(prompt_ids=tuple(prompt), sampling=sampling), may_be_empty=True)
-            for prompt in prompts
-        ]
+        seen = [await self.attempt(Request(prompt_ids=tuple(prompt), sampling=sampling)) for prompt in prompts]
         lengths, counts = [len(prompt) for prompt in prompts], [count_prompt(each) for each in seen]
         if counts != lengths:
             why = f"prompts of {lengths[0]} and {lengths[1]} ids were counted as {counts[0]} and {counts[1]}"

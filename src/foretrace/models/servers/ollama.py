@@ -118,7 +118,7 @@ class Ollama(Adapter):
         reasons: dict[str, str] = dict.fromkeys(("token_ids", "token_prompts"), "Ollama's interface has no token ids")
         messages = (ChatMessage("user", "Say: ok"),)
         asked = Request(messages=messages, sampling=Sampling(temperature=0.0, max_tokens=16))
-        seen = await self.attempt(asked, may_be_empty=True)
+        seen = await self.attempt(asked)
         logprobs = bool(seen.logprobs) or "logprobs" in seen.extra
         if not logprobs:
             reasons["logprobs"] = "the server returned none, though they were asked for"

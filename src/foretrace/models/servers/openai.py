@@ -260,7 +260,7 @@ class OpenAI(Adapter):
         asked = msgspec.structs.replace(_SMALL, logprobs=True, stop=(_STOP,))
         while True:
             try:
-                seen = await self.attempt(asked, may_be_empty=True)
+                seen = await self.attempt(asked)
                 break
             except ModelError as error:
                 if error.kind != "bad_request":
@@ -298,7 +298,7 @@ class OpenAI(Adapter):
         counts = [count_prompt(plain)]
         for prefill in (_PREFILL, _DOUBLE_PREFILL):
             try:
-                seen = await self.attempt(msgspec.structs.replace(_SMALL, prefill=prefill), may_be_empty=True)
+                seen = await self.attempt(msgspec.structs.replace(_SMALL, prefill=prefill))
             except ModelError as error:
                 return f"refused: {public_cause(error)}"
             if seen.text.startswith(prefill):
@@ -315,7 +315,7 @@ class OpenAI(Adapter):
         """Find out whether chat accepts `return_token_ids` too: SGLang refuses it for streamed replies."""
         sampling = msgspec.structs.replace(_SMALL.sampling, extra={_TOKEN_IDS: True})
         try:
-            await self.attempt(msgspec.structs.replace(_SMALL, sampling=sampling), may_be_empty=True)
+            await self.attempt(msgspec.structs.replace(_SMALL, sampling=sampling))
         except ModelError as error:
             if error.kind != "bad_request":
                 raise
@@ -331,7 +331,7 @@ class OpenAI(Adapter):
                 return False, False
             prompt += await self._tokenize(_PREFILL, special=False)
             asked = Request(prompt_ids=tuple(prompt), sampling=_SMALL.sampling)
-            seen = await self.attempt(asked, may_be_empty=True)
+            seen = await self.attempt(asked)
         except ModelError as error:
             why = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {public_cause(error)}"
             reasons["token_prompts"] = reasons["token_ids"] = why
