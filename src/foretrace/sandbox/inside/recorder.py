@@ -16,12 +16,14 @@ and, if the answer's objects are in this process and one of them decides whether
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import enum
 import marshal
 import math
 import operator
 import sys
+from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from foretrace.sandbox.inside import pytest_stand_in
@@ -31,6 +33,8 @@ from foretrace.sandbox.inside.wire import ANSWER_MODULE
 
 _MAX_RECORDS = 50_000
 _DECOYS = 6
+BYTECODE = MAGIC_NUMBER.hex()
+"""Identifies the bytecode version of this Python."""
 
 
 def same_items(left: Any, right: Any) -> bool:
@@ -52,6 +56,15 @@ NAMES: dict[str, Any] = {
     "same_items": same_items,
 }
 """The functions that skeletons call."""
+
+
+def load_code(part: dict[str, Any]) -> Any:
+    """The code of a part of the request, compiled if its bytecode is of another version."""
+    if "loaded" in part:
+        return part["loaded"]
+    if part["bytecode"] == BYTECODE:
+        return marshal.loads(base64.b64decode(part["code"]))
+    return compile(part["source"], "tests", "exec", dont_inherit=True, optimize=0)
 
 
 class _PlainEncoder(Encoder):
@@ -198,7 +211,7 @@ class Recorder:
         """Two functions of the leaves: whether the assert holds, and what it compares."""
         if self._skeletons is None:
             space = {**NAMES}
-            exec(self._request["skeletons"], space)
+            exec(load_code(self._request["skeletons"]), space)
             self._skeletons = space["skeletons"]
         functions, values = self._skeletons[n], [decode(constant) for constant in self._request["constants"][n]]
         if not values:
