@@ -1,6 +1,7 @@
 """Rules for observations: whether they show that a step passed, failed or was refused.
 
-Observations can be large: only their first and last characters are searched.
+Observations can be large: only their first and last characters are searched, and only lines that contain one of a few
+short texts are matched against patterns.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from foretrace.core.trace import Message
 
 MAX_HEAD, MAX_TAIL = 3000, 4000
 """Characters of an observation that are searched, at its start and at its end."""
+MAX_LINES = 200
+"""Lines of an observation that are matched against patterns."""
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -24,6 +27,15 @@ class ObservedResult(Enum):
     """It ran, with no sign of success or failure."""
     PASSED = "passed"
 
+
+_FAIL_HINTS = (
+    "rror", "RROR", "ail", "AIL", "raceback", "✗", "✘", "❌", "odule named", "not found", "fault",
+    "dumped", "imed out", "IMED OUT", "panic", "such file", "atal:", "xception", "E  ", "t recognized as",
+)  # fmt: skip
+_PASS_HINTS = (
+    "ucce", "UCCE", "pass", "PASS", "Pass", "OK", "ork", "✓", "✔", "✅", "orrect", "xpected", "no issues", "good",
+)  # fmt: skip
+_EXIT_HINTS = ("xit", "returncode", "CommandExec")
 
 _NONZERO_EXIT = re.compile(
     r"<returncode>-?[1-9]|\b[Ee]xit(?:ed with)?(?: code| status)?:?\s+-?[1-9]\d*\b"
@@ -47,14 +59,13 @@ _FAILURE = re.compile(
 _ERROR_LINE = re.compile(
     r"^[^\S\n]*(?:[-*•]\s*)?(?:[A-Z]\w*(?:Error|Exception)\b|(?:Unexpected )?[Ee]rror\b|Exception\b"
     r"|Failed to\b)"
-    r"[^:\n]{0,60}(?::|$)|^\S[^\n]{0,60}: (?:Error|Exception):? ",
-    re.M,
+    r"[^:\n]{0,60}(?::|$)|^\S[^\n]{0,60}: (?:Error|Exception):? "
 )
 _SUCCESS = re.compile(
     r"\bsuccess(?:ful(?:ly)?)?\b(?!\s*[:=]?\s*[Ff]alse)|\bpass(?:ed|es|ing)?\b|^OK\b|\bOK$|\bno (?:issues"
     r"|errors|problems)\b"
     r"|[✓✔✅]|\bworks?\b|\bworking\b|\b(?:all|is|as) (?:correct|expected|good)\b|\bcorrectly\b",
-    re.I | re.M,
+    re.I,
 )
 _REFUSED = re.compile(
     r"No replacement was performed|has introduced new syntax error|changes have NOT been applied|tool_use_error"
@@ -68,13 +79,19 @@ _REFUSED = re.compile(
     r"|cannot create",
     re.M,
 )
+_REFUSED_HINTS = (
+    "rror", "ERROR", "ot found", "o replacement", "not been", "NOT been", "atches", "ccurrences", "ould not", "did not",
+    "nvalid", "already", "sed: ", "atch: ", "atch failed", "not apply", "FAILED", "raceback", "issing", "denied",
+    "such file", "annot create",
+)  # fmt: skip
+"""Everything that `_REFUSED` matches contains one of these."""
 _CALL_ERROR = re.compile(
     r"\s*(?:<tool_use_error>|error\b\s*(?:executing|:|\d)|\{?\W{0,3}error\W{1,4}(?!\W*(?:null|none|\"\"|''))\w"
     r"|missing required param|invalid |unknown (?:tool|function|command)|function executing from)",
     re.I,
 )
 _JSON_ERROR = re.compile(
-    r'\s*\{\s*"error":\s*"(?!"|Message error\.\.\.)|\s*\{"(?:detail|message)":\s*"[^"]{0,60}(?:not found|(?i:error))'
+    r'\s*\{\s*"error":\s*"(?!"|Message error\.\.\.)|\s*\{"(?:detail|message)":\s*"[^"]{0,60}(?:not found|error)', re.I
 )
 _STDERR = re.compile(r'"stderr":\s*"[^"]*(?:Error|Traceback)')
 _CODE_ERROR = re.compile(r"^-{20,}\n\w*(?:Error|Exception)\b|^\w+(?:Error|Exception)\b\s*(?::|Traceback)", re.M)
@@ -103,7 +120,7 @@ def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
         failed = _shows_call_error(head) or (kind is CallKind.READ and _shows_nonzero_exit(text))
     elif kind is CallKind.WRITE:
         # After the first lines comes a snippet of the edited file.
-        failed = _shows_nonzero_exit(text) or bool(_REFUSED.search(head))
+        failed = _shows_nonzero_exit(text) or _shows_refusal(head)
     else:
         failed = _shows_nonzero_exit(text) or _shows_call_error(head) or _shows_exception(text)
     return ObservedResult.FAILED if failed else ObservedResult.UNCLEAR
@@ -111,29 +128,56 @@ def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
 
 def _shows_nonzero_exit(text: str) -> bool:
     ends = (text[:200], text[-600:]) if len(text) > 800 else (text,)
-    return any(map(_NONZERO_EXIT.search, ends))
+    return any(any(hint in end for hint in _EXIT_HINTS) and _NONZERO_EXIT.search(end) for end in ends)
 
 
 def _shows_call_error(head: str) -> bool:
-    return bool(
+    hints = ("rror", "ERROR", "nvalid", "nknown", "issing", "ot found", "xecuting", "our ", "rong")
+    return any(hint in head for hint in hints) and bool(
         _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG_ANSWER.search(head)
     )
 
 
+def _shows_refusal(head: str) -> bool:
+    return any(hint in head for hint in _REFUSED_HINTS) and bool(_REFUSED.search(head))
+
+
 def _shows_exception(text: str) -> bool:
-    return _TRACEBACK in text or bool(_STDERR.search(text) or _CODE_ERROR.search(text))
+    return _TRACEBACK in text or (
+        any(h in text for h in ("Error", "Exception")) and bool(_STDERR.search(text) or _CODE_ERROR.search(text))
+    )
 
 
 def _classify_check(text: str) -> ObservedResult:
     """The result of a check: clear signs of failure always count, error lines unless a success follows them."""
-    if _shows_nonzero_exit(text) or _FAILURE.search(text):
+    suspicious = find_lines_with(text, _FAIL_HINTS)
+    if _shows_nonzero_exit(text) or any(_FAILURE.search(line) for _, line in suspicious):
         return ObservedResult.FAILED
-    error, success = (
-        max((match.start() for match in pattern.finditer(text)), default=-1) for pattern in (_ERROR_LINE, _SUCCESS)
-    )
+    error = next((at for at, line in reversed(suspicious) if _ERROR_LINE.search(line)), -1)
+    success = next((at for at, line in reversed(find_lines_with(text, _PASS_HINTS)) if _SUCCESS.search(line)), -1)
     if error > success:
         return ObservedResult.FAILED
     return ObservedResult.PASSED if success >= 0 else ObservedResult.UNCLEAR
+
+
+def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Find the lines that contain one of the hints: (start offset, text), in order.
+
+    Searching for short texts is ten times as fast as a pattern with alternatives.
+    """
+    starts: set[int] = set()
+    for hint in hints:
+        at = text.find(hint)
+        while at >= 0 and len(starts) < MAX_LINES:
+            starts.add(text.rfind("\n", 0, at) + 1)
+            end = text.find("\n", at)
+            at = text.find(hint, end) if end >= 0 else -1
+    lines: list[tuple[int, str]] = []
+    for start in sorted(starts):
+        end = text.find("\n", start)
+        line = text[start : min(end, start + 500) if end >= 0 else start + 500]
+        lines.append((start, line.rstrip("\r")))
+    return lines
 
 
 def reports_exception(text: str) -> bool:
