@@ -32,7 +32,7 @@ _LINE_BUFFERED_WRITES = 4000
 """Writes to stdout after which output is no longer flushed per line; `print` makes two or more writes per line."""
 
 
-def make_confinement(configuration: dict[str, Any]) -> Confinement:
+def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder) -> Confinement:
     """Import the packages to preload, enter the jail, and prepare the confinement of children."""
     confinement = Confinement(int(configuration["level"]))
     confinement.scratch = jail.SCRATCH if confinement.level == 3 else configuration["scratch"] or "/"
@@ -42,7 +42,7 @@ def make_confinement(configuration: dict[str, Any]) -> Confinement:
     if confinement.level == 3:
         jail.enter_root(roots, holes, packages)
         os.environ["TMPDIR"] = os.environ["HOME"] = jail.SCRATCH
-        jail.renew_scratch(16)  # so that it fails now if it cannot be done
+        scratch.renew(16)  # so that it fails now if it cannot be done
         readable, listable, writable = ["/"], [], ["/dev/null", jail.BOX]
     else:
         readable, listable = jail.carve_holes(roots, holes)
@@ -116,7 +116,8 @@ def main() -> None:
         """Inode numbers of this process's namespaces, which the parent compares with its own."""
         with contextlib.suppress(OSError):
             spaces = {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
-        confinement = make_confinement(configuration)
+        scratch = jail.ScratchFolder()
+        confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
         drop_unused_limits()
@@ -132,12 +133,12 @@ def main() -> None:
         os._exit(1)
     parent.send_json(READY, {"spaces": spaces})
     try:
-        serve_requests(parent, confinement)
+        serve_requests(parent, confinement, scratch)
     finally:
         parent.exit()  # even an error here must not leave processes or files behind
 
 
-def serve_requests(parent: ParentConnection, confinement: Confinement) -> NoReturn:
+def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: jail.ScratchFolder) -> NoReturn:
     stdin: int | None = None
     known, request = b"", {}
     while True:
@@ -153,7 +154,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement) -> NoRetu
             known, request = body, json.loads(body)
             request["rlimits"] = make_rlimits(request["limits"], confinement)
         if confinement.level == 3:
-            jail.renew_scratch(int(request["limits"]["scratch_mb"]))
+            scratch.renew(int(request["limits"]["scratch_mb"]))
         if request["mode"] == "session":
             serve_session(parent, confinement, request)
         else:
