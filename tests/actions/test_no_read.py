@@ -118,7 +118,7 @@ STARTERS = [
     "go list -toolexec=rm", "cat <<EOF\n$(rm x)\nEOF", "python3 - <<EOF\nprint(open('a').read())  # `rm x`\nEOF",
     'cat <<< "$(rm x)"', "[[ $(rm x) ]] && ls", "python3 -i -c 'print(open(1).read())' < more.py",
     "psql -c 'select pg_terminate_backend(1)'", 'psql -c "select setval(\'s\', 1)"',
-    'sqlite3 a.db "select writefile(\'a\', \'b\')"', 'ls "${x:-$(rm x)}"', "psql -c 'select f()'",
+    'sqlite3 a.db "select writefile(\'a\', \'b\')"', 'ls "${x:-$(rm x)}"', 'ls "${x:-`rm x`}"', "psql -c 'select f()'",
     "psql -c 'select 1 into t'", "psql -c 'select * into b from users'", 'psql -c \'select "f"()\'',
     "psql -c '\\copy t to x.csv'", "psql -c '\\i x.sql'", "psql -l < x.sql",
     "sqlite3 a.db 'pragma journal_mode(wal)'", "sqlite3 a.db 'select count(*) from f(3)'", "PATH=/usr/bin:/evil ls",

@@ -88,6 +88,13 @@ def test_turns_whose_text_is_elsewhere() -> None:
     assert found[0][1] == "SETTING" and found[3][1] == turns[3]["text"]
 
 
+def test_wanted_calls() -> None:
+    """xLAM: a question, and the calls that answer it."""
+    answers = [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}]
+    trace = read({"query": "How?", "answers": json.dumps(answers), "tools": json.dumps([{"name": "f"}])})
+    assert sketch(trace) == [("user", "How?", []), ("assistant", "", ["f", "g"])] and len(trace.tools) == 1
+
+
 def test_parallel_lists_and_a_system_column() -> None:
     row = {"system": "S", "conversations": {"from": ["human", "gpt"], "value": ["hi", "ho"]}}
     assert sketch(read(row)) == [("system", "S", []), ("user", "hi", []), ("assistant", "ho", [])]

@@ -389,3 +389,21 @@ def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
     assert [m.role for m in messages] == ["user", "assistant", "tool"]
     assert messages[1].reasoning == "Hm." and messages[1].tool_calls[0].name == "look"
     assert messages[2].is_error is True and messages[2].tool_call_ids == ("c1",)
+
+
+def test_steps_of_smolagents() -> None:
+    """A task, a step with code, a step whose code fails, and the answer."""
+    steps = [
+        {"task": "Weather?", "task_images": None},
+        {"step_number": 1, "model_output": "Thought: Hm.\n<code>\nlook()\n</code>", "observations": "3 C",
+         "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "python_interpreter", "arguments": "look()"}}]},
+        {"step_number": 2, "model_output": "Thought: So.", "observations": None, "error": {"message": "no"},
+         "tool_calls": [
+            {"id": "c2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": "3 C"}}}]},
+    ]  # fmt: skip
+    messages = read({"question": "q", "intermediate_steps": steps}).messages
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
+    assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)
+    assert (messages[4].content, messages[4].is_error) == ("no", True)

@@ -339,6 +339,16 @@ def _are_calls(value: Any) -> bool:
     return bool(calls) and all(get_text(each, "name") or get_dict(each, "function") for each in calls)
 
 
+def _find_wanted_calls(row: Row) -> FoundTurns | None:
+    """`query` with the calls that answer it in `answers` (xLAM)."""
+    calls = decode_nested(row.get("answers"))
+    if not isinstance(row.get("query"), str) or not _are_calls(calls):
+        return None
+    turns: Turns = [(None, {"role": "user", "content": row["query"]})]
+    turns.append((0, {"role": "assistant", "content": "", "tool_calls": calls}))
+    return FoundTurns(turns, frozenset({"query", "answers"}), "columns query and answers")
+
+
 def _find_text(row: Row) -> FoundTurns | None:
     """One text with the tokens of a chat template, or in which each turn begins with its role."""
     found: list[FoundTurns] = []
@@ -534,6 +544,7 @@ _FINDERS = (
     _find_web_states,
     _find_steps,
     _find_halves,
+    _find_wanted_calls,
     _find_text,
     _find_nested,
 )

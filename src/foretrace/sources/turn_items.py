@@ -2,8 +2,9 @@
 
 Known are OpenAI chat messages, ShareGPT turns, blocks of Anthropic and others (`content_blocks.read_block`), items of
 the OpenAI Responses API, LangChain's messages, UI messages of the AI SDK, turns whose text is in `text` or
-`system_prompt`. Without a role: AutoGen's events, requests and responses of Pydantic AI, turns of a dialogue by their
-speaker, and a message in an envelope (Continue's, events of Google's ADK, lines of Goose, Droid and others).
+`system_prompt`. Without a role: smolagents' steps, AutoGen's events, requests and responses of Pydantic AI, turns of a
+dialogue by their speaker, and a message in an envelope (Continue's, events of Google's ADK, lines of Goose, Droid and
+others).
 """
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ def _read_toolkit(item: Row) -> list[Row] | None:
     """The messages in an item without a role; `None` if the item is not from a known toolkit."""
     if "role" in item or "from" in item:
         return [_rename_camel(item)] if _CAMEL.keys() & item.keys() else None
-    readers = (_read_speech, _read_autogen, _read_pydantic_ai, _read_envelope)
+    readers = (_read_speech, _read_smolagents, _read_autogen, _read_pydantic_ai, _read_envelope)
     return next((found for read in readers if (found := read(item)) is not None), None)
 
 
@@ -286,6 +287,30 @@ def _read_envelope(item: Row) -> list[Row] | None:
     if not isinstance(role, str) or not message.keys() & {"content", "parts", "tool_calls", "toolCalls"}:
         return None
     return [make_thought(message.get("content")) if role == "thinking" else _rename_camel(message)]
+
+
+def _read_smolagents(item: Row) -> list[Row] | None:
+    """smolagents' task, or a step: what the model wrote, its call, and the observation."""
+    if isinstance(item.get("task"), str) and item.keys() <= {"task", "task_images"}:
+        return [{"role": "user", "content": item["task"]}]
+    if not isinstance(item.get("step_number"), int) or "observations" not in item:
+        return None
+    written, calls = get_text(item, "model_output"), as_dicts(item.get("tool_calls"))
+    if not calls:
+        return [{"role": "assistant", "content": written}]
+    thought = written.partition("<code>")[0].partition("```")[0].strip() or None
+    reply = {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [_name_code(c) for c in calls]}
+    error = get_value(item.get("error"), "message", item.get("error"))
+    observed = item["observations"] or error
+    return [reply, make_result(calls[0].get("id"), observed, bool(error))] if observed else [reply]
+
+
+def _name_code(call: Row) -> Row:
+    """A call of smolagents, whose Python code is a text by itself, with named arguments."""
+    function = get_dict(call, "function")
+    code = function.get("arguments")
+    is_code = function.get("name") == "python_interpreter" and isinstance(code, str)
+    return make_raw_call(function["name"], {"code": code}, call.get("id")) if is_code else call
 
 
 def _read_autogen(item: Row) -> list[Row] | None:

@@ -129,6 +129,12 @@ def test_sessions_in_one_file_are_a_trace_each(tmp_path: Path) -> None:
     assert dict(report.drops) == {"no_user_turn": 1}
 
 
+def test_steps_of_smolagents_with_their_task(tmp_path: Path) -> None:
+    step = {"step_number": 1, "model_output": "Done.", "tool_calls": None, "observations": None}
+    (trace,), _ = load(tmp_path, "steps.json", [{"task": "Weather?"}, step])
+    assert [(m.role, m.content) for m in trace.messages] == [("user", "Weather?"), ("assistant", "Done.")]
+
+
 STAMPED = [
     {"role": "user", "content": "Go.", "ts": 1772445600000},
     {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "ls", "input": {}}], "ts": 1772445603000},

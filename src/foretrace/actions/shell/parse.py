@@ -129,6 +129,8 @@ def split_commands(command: str) -> list[SimpleCommand]:
         text, data = elide(text)
     text = text[:MAX_PARSED]
     commands = _collect_commands(parse_bash(text).root_node, text)
+    if "`" in text and "${" in text:  # the grammar takes backticks in `${x:-...}` for text
+        commands += _read_body_substitutions(text)
     if not commands:
         words = text.split(None, 40)[:40]
         commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
