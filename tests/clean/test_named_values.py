@@ -123,8 +123,7 @@ def test_each_text_with_a_secret_has_the_sign_of_its_way(way: n.Way, data: st.Da
     text = data.draw(st.from_regex(way.pattern, alphabet=PLAIN))
     if any(map(way.is_secret, way.pattern.finditer(text))):
         assert compile_pattern(way.sign)(text.encode())
-        found = Gate().suspect(text)
-        assert found and found.name, "the rough look passes it over"
+        assert any(suspect.has_name for suspect in Gate().find_suspects([text])), "the rough look passes it over"
 
 
 def test_each_way_is_met() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from foretrace.clean.named_values import IN_QUERY, SIGNS, SPECIAL_WAYS, WAYS
@@ -54,21 +55,32 @@ _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9
 _COLOR = re.compile(r"(?:\x1b|\\+(?:u001[bB]|x1[bB]))\[[0-9;]{0,12}[mK]")
 _LEAST = 6
 """Fewest characters of a text that can hold anything."""
+_SHORT, _PART = 3 << 10, 1 << 10
+"""Most characters of a text that is read as a whole, and of the parts into which a longer one is divided."""
+_BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
+"""Characters read before a part, after it, and after it if a token begins there."""
+_WINDOW, _OVERLAP = 1 << 18, 1 << 15
+"""Characters of a long text that are checked together, and how many of them are checked twice."""
 
 
-class Suspicion(NamedTuple):
-    """What a text may hold; if none of the three, it is only searched for user names and placeholders."""
+class Suspect(NamedTuple):
+    """A part of a text that may hold something."""
 
-    name: bool
-    """A name, a header or a command that points to a secret."""
-    token: bool
-    """A known kind of token."""
-    blob: bool
-    """A private key, or base64."""
+    text: int
+    """Index of the text."""
+    start: int
+    end: int
+    has_name: bool = False
+    """Whether a name, a header or a command may point to a secret."""
+    tokens_end: int = 0
+    """The offset before which a known kind of token may begin; 0 if none does."""
+    has_blob: bool = False
+    """Whether it may hold a private key or base64. A suspect with none of the three is only searched for user names and
+    placeholders."""
 
 
 class Gate:
-    """Finds what texts may hold. The constructor checks that it works.
+    """Finds suspects. The constructor checks that it works.
 
     Raises:
         ForetraceError: google-re2 does not work here.
@@ -81,8 +93,7 @@ class Gate:
             self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
             self._has_token, self._has_blob, self._is_personal = map(compile_pattern, (_TOKEN, _BLOB, personal))
             self._exact_names = [compile_pattern(_NAMED), *(compile_pattern("|".join(_OTHERS[n::3])) for n in range(3))]
-            texts = ["nothing", "my password = Xy7!kk2p", "/home/ann/x"]
-            works = [self.suspect(text) is not None for text in texts] == [False, True, True]
+            works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
             raise ForetraceError(
                 f"the scanner for secrets cannot start ({type(error).__name__}): nothing was written; install foretrace "
@@ -91,16 +102,75 @@ class Gate:
         if not works:
             raise ForetraceError("the scanner for secrets does not work with this google-re2: nothing was written")
 
-    def suspect(self, text: str) -> Suspicion | None:
-        """What the text may hold; `None` if nothing."""
-        data = _encode(text)
-        if len(text) < _LEAST or not (self._may_hold_anything_else(data) or self._has_blob(data)):
-            return None
-        found = Suspicion(any(m(data) for m in self._exact_names), self._has_token(data), self._has_blob(data))
-        return found if any(found) or self._is_personal(data) else None
+    def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
+        """The parts of texts that must be searched, in order; the parts of a text do not overlap."""
+        found: list[Suspect] = []
+        for number, text in enumerate(texts):
+            for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
+                data = _encode(text[start:end])
+                if not self._may_hold_anything(data):
+                    continue
+                named, token, blob = self._is_named(data), self._has_token(data), self._has_blob(data)
+                if named or token or blob or self._is_personal(data):
+                    found.append(Suspect(number, start, end, named, end if token else 0, blob))
+        return self._narrow(found, texts)
+
+    def _may_hold_anything(self, data: bytes) -> bool:
+        return self._may_hold_anything_else(data) or self._has_blob(data)
+
+    def _is_named(self, data: bytes) -> bool:
+        return any(matches(data) for matches in self._exact_names)
+
+    def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
+        """The same suspects, with long ones cut down to the surroundings of their names and heads of tokens."""
+        found = [suspect for suspect in suspects if suspect.end - suspect.start <= _SHORT]
+        for suspect in suspects:
+            if suspect.end - suspect.start > _SHORT:
+                found.append(suspect._replace(has_name=False, tokens_end=0))
+                if not _is_part(suspect):
+                    continue
+                for start in range(suspect.start, suspect.end, _PART):
+                    stop = min(start + _PART + _BEFORE, suspect.end)
+                    data = _encode(texts[suspect.text][start:stop])
+                    named = suspect.has_name and self._is_named(data)
+                    token = suspect.tokens_end > 0 and self._has_token(data)
+                    if named or token:
+                        end = min(len(texts[suspect.text]), stop + (_TOKEN_BEHIND if token else _BEHIND))
+                        begin = max(0, start - _BEFORE)
+                        found.append(Suspect(suspect.text, begin, end, named, stop if token else 0))
+        return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
 
 
 def _encode(text: str) -> bytes:
     """A text in UTF-8, without the terminal colors that may separate a name from its value."""
     has_color = "\x1b[" in text or "1b[" in text or "1B[" in text  # ten times faster than the pattern
     return encode_text(_COLOR.sub("", text) if has_color else text)
+
+
+def _cut(length: int) -> Iterator[tuple[int, int]]:
+    """The overlapping windows in which a very long text is checked."""
+    for at in range(0, length, _WINDOW):
+        yield max(0, at - _OVERLAP), min(length, at + _WINDOW)
+
+
+def _is_part(suspect: Suspect) -> bool:
+    return suspect.has_name or suspect.tokens_end > 0
+
+
+def _merge(windows: list[Suspect]) -> list[Suspect]:
+    merged: list[Suspect] = []
+    for window in windows:
+        near = merged and merged[-1].text == window.text and window.start <= merged[-1].end
+        if near and _is_part(merged[-1]) == _is_part(window) and window.end - merged[-1].start <= _WINDOW:
+            last = merged[-1]
+            merged[-1] = Suspect(
+                window.text,
+                last.start,
+                max(last.end, window.end),
+                last.has_name or window.has_name,
+                max(last.tokens_end, window.tokens_end),
+                last.has_blob or window.has_blob,
+            )
+        else:
+            merged.append(window)
+    return merged

@@ -8,12 +8,12 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.clean.gate import Gate, Suspicion
+from foretrace.clean.gate import Gate, Suspect
 from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
 from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets, merge
 from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
@@ -32,8 +32,6 @@ TIMEOUT = "redaction_timeout"
 """Reason for dropping a trace with a text that takes too long."""
 _MAX_KNOWN = 1 << 15
 """Most texts whose findings are cached."""
-_WINDOW, _OVERLAP = 1 << 18, 1 << 15
-"""Characters of a long text that are searched together, and how many of them are searched twice."""
 _LEAST_KNOWN = 8
 """Fewest characters of a secret that is taken out everywhere in its trace once found."""
 
@@ -95,8 +93,8 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
-        self._known: dict[bytes, Suspicion | _Findings | None] = {}
-        """By digest of a text: what it may hold, or what was found in it. Attempts at one task share
+        self._known: dict[bytes, list[Suspect] | _Findings] = {}
+        """By digest of a text: the parts that must be searched, or what was found in them. Attempts at one task share
         much, and logs of calls repeat the conversation with every call."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -158,8 +156,12 @@ class Redactor:
             for key in [*itertools.islice(self._known, len(self._known) - _MAX_KNOWN // 2)]:
                 del self._known[key]
         keys = {text: _digest(text) for text in dict.fromkeys(texts)}
-        self._known |= {key: self._gate.suspect(text) for text, key in keys.items() if key not in self._known}
-        return {text: key for text, key in keys.items() if self._known[key] is not None}
+        new = [text for text, key in keys.items() if key not in self._known]
+        parts: list[list[Suspect]] = [[] for _ in new]
+        for suspect in self._gate.find_suspects(new):
+            parts[suspect.text].append(suspect)
+        self._known |= {keys[text]: own for text, own in zip(new, parts, strict=True)}
+        return {text: key for text, key in keys.items() if self._known[key]}
 
     def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, bytes]) -> Trace | Drop:
         with contain_errors("redact", trace.key, quote=False):
@@ -185,11 +187,17 @@ class Redactor:
         return Drop(INTERNAL_ERROR, "its secrets could not be taken out")
 
     def _find(self, text: str, key: bytes) -> _Findings:
-        known = self._known[key]
-        if isinstance(known, _Findings):
-            return known
+        parts = self._known[key]
+        if isinstance(parts, _Findings):
+            return parts
         deadline = Deadline(self.settings.text_seconds)
-        found = [] if known is None else list(self._search(text, known, deadline))
+        found: list[Found] = []
+        for part in parts:
+            if part.has_name or part.tokens_end or part.has_blob:
+                piece = text[part.start : part.end]
+                tokens_end = max(0, part.tokens_end - part.start)
+                own = find_secrets(piece, deadline, named=part.has_name, tokens_end=tokens_end)
+                found += (f._replace(start=f.start + part.start, end=f.end + part.start) for f in own)
         if self.settings.emails or self.settings.addresses:
             found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
             deadline.check()
@@ -204,16 +212,6 @@ class Redactor:
         made = _Findings(merge(text, [*found, *placeholders]), frozenset(find_home_names(text)))
         self._known[key] = made
         return made
-
-    def _search(self, text: str, known: Suspicion, deadline: Deadline) -> Iterator[Found]:
-        """The secrets in a text; a long one is searched in overlapping windows, most of which hold none."""
-        for at in range(0, len(text), _WINDOW):
-            begin = max(0, at - _OVERLAP)
-            piece = text[begin : at + _WINDOW]
-            held = known if len(piece) == len(text) else self._gate.suspect(piece)
-            if held is not None and any(held):
-                for each in find_secrets(piece, deadline, has_name=held.name, has_token=held.token):
-                    yield each._replace(start=each.start + begin, end=each.end + begin)
 
     def _plan(self, text: str, found: Sequence[Found], names: frozenset[str], known: dict[str, str]) -> list[Found]:
         """All that is replaced in a text: what was found in it, and what was found elsewhere in its trace."""

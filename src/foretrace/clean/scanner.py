@@ -29,6 +29,8 @@ _RUN_BEGIN = r"[A-Za-z0-9+/_-]{24,}"
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 """Characters of base64 in a row."""
 _LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(?=[ \t]*(?:[\"'`\\|<>;&)]|\r|\n|\Z))")
+_LONGEST_HEAD = 1 << 10
+"""Most characters in the head of a token: for a JWT, everything before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
 _LEAST_WIDTH = 28
@@ -147,25 +149,29 @@ class Deadline:
 
 
 def find_secrets(
-    text: str, deadline: Deadline, *, has_name: bool = True, has_token: bool = True, depth: int = 0
+    text: str, deadline: Deadline, *, named: bool = True, tokens_end: int | None = None, depth: int = 0
 ) -> list[Found]:
     """The secrets in a text, in order and without overlaps.
 
     Args:
-        has_name: Whether to look for those recognizable only by a name, a header or a command before them.
-        has_token: Whether to look for tokens of known kinds.
+        named: Whether to include those recognizable only by a name, a header or a command before them.
+        tokens_end: The offset before which tokens of known kinds are looked for; `None` looks everywhere.
         depth: How many layers of base64 this text was decoded from.
 
     Raises:
         TooSlowError: the deadline is over.
     """
+    if tokens_end is None:
+        tokens_end = len(text)
     found: list[Found] = []
     for number, view in enumerate(read_in_other_ways(text)):
         deadline.check()
         ways = (
-            _find_tokens(view.text) if has_token and compile_pattern(_QUICK_LOOK)(encode_text(view.text)) else (),
+            _find_tokens(view.text, tokens_end)
+            if tokens_end > 0 and compile_pattern(_QUICK_LOOK)(encode_text(view.text))
+            else (),
             _find_keys(view.text),
-            (Found(*span) for span in find_named_values(view.text, deadline.check)) if has_name else (),
+            (Found(*span) for span in find_named_values(view.text, deadline.check)) if named else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
         )
         for way in ways:
@@ -189,10 +195,10 @@ def merge(text: str, found: list[Found]) -> list[Found]:
     return merged
 
 
-def _find_tokens(text: str) -> Iterator[Found]:
-    at = 0
+def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
+    at, limit = 0, tokens_end + _LONGEST_HEAD
     heads = _compile_heads()
-    while (head := heads.search(text, at)) is not None:
+    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
         at = head.start() + 1
         for token, pattern in _compile_tokens():
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
