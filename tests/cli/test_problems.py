@@ -94,7 +94,7 @@ def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: P
         ("asks", "unusable", "ModuleNotFoundError: No module named 'numpy'"),
     ]
     result = run("problems", "check", "jsonl", "--path", str(tmp_path / "set.jsonl"))
-    assert "give --preload numpy, once they are installed" in result.err
+    assert "installed packages are imported with --preload numpy" in result.err
 
 
 def test_the_limits_of_a_run_can_be_raised(run: Run, tmp_path: Path) -> None:

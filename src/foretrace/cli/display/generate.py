@@ -185,8 +185,8 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
     found = (re.search(r"No module named '(\w+)", fault.detail) for fault in checked.faults)
     if missing := list(dict.fromkeys(match[1] for match in found if match)):
         output.note(
-            f"the sandbox imports no installed packages but those that it is told to: give --preload "
-            f"{'+'.join(missing)}, once they are installed"
+            f"installed packages are imported with --preload {'+'.join(missing)}; tests may import the answer's own "
+            f"names from solution"
         )
     if any(fault.detail.startswith(("Timeout: ", "MemoryError: ")) for fault in checked.faults):
         output.note(
