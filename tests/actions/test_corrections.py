@@ -57,6 +57,11 @@ def test_csv_as_spreadsheets_write_it(tmp_path: Path, data: str | bytes) -> None
     assert found.left_empty == 1
 
 
+def test_what_keeps_a_key_from_being_a_formula_is_undone(tmp_path: Path) -> None:
+    found = read_corrections(write(tmp_path / "c.csv", f"{HEADER}\n'@t/1,x,0,,repair\n"))
+    assert [*found.steps] == [("@t/1", 0)]
+
+
 def test_all_formats_say_the_same(tmp_path: Path) -> None:
     lines = "".join(json.dumps(row) + "\n" for row in ROWS)
     files = [write(tmp_path / "c.csv", AS_CSV), write(tmp_path / "c.jsonl", lines)]

@@ -90,7 +90,11 @@ def test_a_server_of_files_still_writes_them() -> None:
     assert classify_call("fs__view", json.dumps(TEXT)).kind is CallKind.READ
 
 
-@pytest.mark.parametrize("name", ["get_and_increment", "describe_and_fix", "readThenFrobnicate"])
+@pytest.mark.parametrize(
+    "name",
+    ["get_and_increment", "describe_and_fix", "readThenFrobnicate", "crm_search_and_buy", "shop_get_and_charge",
+     "start_web_search", "mark_read_file"],
+)  # fmt: skip
 def test_a_second_verb_that_nobody_knows(name: str) -> None:
     assert classify_call(name, "{}").effect is not Effect.PURE_READ
     assert classify_call("search_and_list", "{}").effect is Effect.PURE_READ
@@ -108,7 +112,7 @@ def test_a_long_heredoc_is_looked_into() -> None:
 STARTERS = [
     "alias ls=rm; ls x", "git -c core.pager='rm x' log", "git --exec-path=/tmp/x log", "git grep -Orm foo",
     "git difftool -y -x rm", "git ls-remote --upload-pack=touch host", "less '+!rm x' f", "docker run x cat f",
-    "ls >& f", "find . -okdir rm {} \\;", "fd . --exec rm", "sed -n '1e rm x' f", "sed 's/a/b/e' f",
+    "ls >& f", "cat <> f", "ls 1<>f", "kubectl get pods --profile=cpu", "find . -okdir rm {} \\;", "fd . --exec rm", "sed -n '1e rm x' f", "sed 's/a/b/e' f",
     "sed -f script f", 'awk \'BEGIN { "rm x" | getline }\'', "find . -exec cat {} \\; -exec head {} \\;", "fd -x cat",
     "ls | xargs cat", "awk -F: '{ print $1 }' f", "perl -ne 'print if /open/' f", "sqlite3 db .schema",
     "cat f | python3 -c 'import sys; [print(l) for l in sys.stdin]'",

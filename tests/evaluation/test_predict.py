@@ -154,6 +154,7 @@ def test_a_predictor_that_cannot_learn(dataset: Path, tmp_path: Path, monkeypatc
         "text", None, [("file_read", None, {})], [("no_action", None, {}, 0.5)], [("file_read", 3, {}, 0.5)],
         [("file_read", "bash", "no json", 0.5)], [("file_read", "bash", [1], 0.5)],
         [("file_read", "bash", {"x": float("nan")}, 0.5)], [("file_read", "bash", {"x": object()}, 0.5)],
+        [("file_read", "bash", {}, True)], [("file_read", "bash", {}, "0.5")],
         [("file_read", "bash", {}, 1.5)], [("file_read", "\ud800", {}, 0.2)],
         [("file_read", "x", '{"a": "\ud800"}', 0.2)], [("file_read", "bash", {}, float("inf"))], [["file_read"]],
     ],

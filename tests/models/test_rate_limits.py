@@ -34,6 +34,7 @@ REAL: list[tuple[str, str, float | None]] = [
      "contact sales to discuss your options; rate_limit_error", "busy", None),
     ("Too many tokens for team x and model grok-4. Your team's rate limit is: Tokens per Minute: 65605/16000.", "busy",
      None),
+    ("rate_limit_exceeded: Rate limit exceeded, upgrade your plan for more", "busy", None),
     ("timed out waiting for a concurrent request slot", "busy", None),
     ("<html><head><title>429 Too Many Requests</title></head></html>", "busy", None),
     # used up: no pause of minutes mends it

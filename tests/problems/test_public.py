@@ -116,6 +116,7 @@ LEFT_OUT = [
     "assert f(1) == g(2)",
     "assert f(1) == 2; import os",
     "assert x == 2",
+    "f(1) == 2\nf(1) == 3",
     "assert f.a(1) == 2",
     DEF + "For m = 3 the output should be 5.",
     DEF + "For n = 3 the output should be large",

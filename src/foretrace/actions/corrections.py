@@ -225,7 +225,7 @@ def read_corrections(path: Path) -> Corrections:
         if not key or not trace_id:
             raise SourceError(f"{where}: has no {'id' if key else 'key'}; keep these columns as they were written")
         index = index.removesuffix(".0")  # as pandas writes a column with gaps
-        if not index.isdecimal():
+        if not re.fullmatch(r"\d{1,9}", index):
             raise SourceError(f"{where}: message_index {index[:40]!r} is not a whole number")
         correction = Correction(trace_id, None if action == NO_STEP else ActionType(action), number)
         before = steps.setdefault((key, int(index)), correction)
@@ -270,4 +270,8 @@ def _read_csv(text: str) -> Iterator[dict[str, Any]]:
     for row in csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
         if None in row or None in row.values():
             raise csv.Error("it has more or fewer cells than the header")
-        yield row
+        # The apostrophe keeps a spreadsheet from taking the cell for a formula.
+        yield {
+            name.strip(): cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA_STARTS) else cell
+            for name, cell in row.items()
+        }

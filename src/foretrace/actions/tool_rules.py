@@ -145,6 +145,8 @@ def _find_listed_name(name: str) -> str:
     words = snake.split("_")
     for start in range(1, len(words) - 1):
         tail = "_".join(words[start:])
+        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
+            return ""
         if tail in TOOL_KINDS or TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS:
             return tail
     return ""
@@ -397,7 +399,7 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     if (verb in CHANGE_VERBS | SURE_CHANGES and not names_data) or goes_through:
         return make_facts("tool.change_verb", **retry)
     if set(words) & READ_VERBS or last in DATA_NOUNS or "by" in words[1:-1]:
-        return make_facts("tool.read_word")
+        return make_facts("tool.read_word", None, Effect.UNKNOWN if _does_more(words) else None)
     # Nearly every API of a data marketplace fetches data, but its name does not say so.
     return make_facts("tool.api") if is_api else make_facts("tool.unknown", **retry)
 
@@ -406,10 +408,16 @@ def _classify_reader(words: list[str], values: Arguments) -> CallFacts:
     path = _get_path(values)
     of_file = words[0] in ("read", "view", "show") and (_FILE_WORDS & set(words) or (words[1:] and path))
     if of_file or words[1:] == ["directory"]:
-        return make_facts("tool.read_words", reads=(path,) if path else ())
-    after = (word for before, word in itertools.pairwise(words) if before in ("and", "or", "then"))
-    is_doubtful = words[0] in READS_WITH_DOUBT or any(word not in READ_VERBS | DATA_NOUNS for word in after)
+        effect = Effect.UNKNOWN if CHANGE_VERBS & {*words} and _does_more(words) else None
+        return make_facts("tool.read_words", None, effect, reads=(path,) if path else ())
+    is_doubtful = words[0] in READS_WITH_DOUBT or _does_more(words)
     return make_facts("tool.read_verb", None, Effect.UNKNOWN if is_doubtful else None)
+
+
+def _does_more(words: list[str]) -> bool:
+    """Whether the word after an `and`, `or` or `then` may be a verb that changes something: `get_and_increment`."""
+    after = (word for before, word in itertools.pairwise(words) if before in ("and", "or", "then"))
+    return any(word not in READ_VERBS | DATA_NOUNS for word in after)
 
 
 def _make_retry(name: str, values: Arguments) -> dict[str, str]:

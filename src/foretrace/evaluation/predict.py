@@ -267,6 +267,8 @@ def check_guesses(given: Any, k: int) -> list[Guess]:
             value = json.loads(arguments) if isinstance(arguments, str) else arguments
             text = json.dumps(value, allow_nan=False, sort_keys=True)
             f"{tool}{arguments}".encode()  # fails for a lone surrogate, which no file can hold
+            if isinstance(confidence, bool | str):
+                raise ValueError(f"confidence {confidence!r} is not a number in [0, 1]")
             share = None if confidence is None else float(confidence)
             if not isinstance(value, dict):
                 raise ValueError(f"arguments {text[:80]} are not a JSON object")

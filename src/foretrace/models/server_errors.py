@@ -97,6 +97,7 @@ _PER_MINUTE = re.compile(
     r"per[ _-]?(min|minute|sec|second)s?\b|PerMinute|PerSecond|/ ?(min|sec|s)\b|\b[TR]PM\b", re.IGNORECASE
 )
 _PER_DAY = re.compile(r"per[ _-]?day\b|/ ?day\b|\b[TR]PD\b|daily", re.IGNORECASE)
+_RATE = re.compile(r"rate[_ ]limit[_ ](exceeded|error)", re.IGNORECASE)
 _MONEY = re.compile(r"quota|billing|credit|upgrade|(hourly|session|weekly|monthly) (request )?limit", re.IGNORECASE)
 _WAIT = re.compile(
     r"(?:\b(?:re)?try(?:ing)?(?: again)? (?:in|after)|\"retryDelay\": ?\")\s*"
@@ -288,7 +289,11 @@ def classify_limit(text: str, wait_s: float | None) -> Literal["quota", "busy", 
         return "quota"
     if short or _PER_MINUTE.search(text):
         return "busy"
-    return "quota" if _PER_DAY.search(text) or _MONEY.search(text) else ""
+    if _PER_DAY.search(text):
+        return "quota"
+    if _RATE.search(text):
+        return "busy"
+    return "quota" if _MONEY.search(text) else ""
 
 
 def read_wait(text: str, header: str | None = None) -> float | None:

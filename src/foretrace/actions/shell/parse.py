@@ -262,6 +262,8 @@ def _find_substitutions(node: Node) -> list[Node]:
 
 def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> None:
     operator = next((c.type for c in node.children if not c.is_named), "")
+    if any(c.type == "ERROR" for c in node.children):  # the grammar does not know `<>`
+        operator = "<>"
     target = next((c for c in reversed(node.children) if c.type in _WORD_NODES), None)
     if target is None:
         return
@@ -269,7 +271,7 @@ def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> Non
     if not commands:
         commands.append(SimpleCommand(argv=[":"], writes=[]))
     is_stream = operator == ">&" and re.fullmatch(r"\d*-?|\$.*", name) is not None
-    if operator in (">", ">>", ">|", "&>", "&>>", ">&") and not is_stream:
+    if operator in (">", ">>", ">|", "&>", "&>>", "<>", ">&") and not is_stream:
         if name not in _SINKS:
             commands[-1].writes.append(name)
             if operator.endswith(">>"):

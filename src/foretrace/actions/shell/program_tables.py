@@ -240,6 +240,7 @@ _WRITING_ARGUMENTS = {
     "file": r"-C|--compile",
     "ag bat rg": r"--pager(?!=(?:cat|never|less)?$)|--pre(?:=|$)|--hostname-bin",
     "go": r"--?(?:toolexec|exec)\b|-mod=mod$",
+    "kubectl": r"--profile",
     "uniq xxd": rf"{_OPERAND}$[\s\S]*^{_OPERAND}",
     "curl": (
         rf"(?:-[A-Za-z#]*o|--output|-D|--dump-header)(?:=|\n)?+(?!{_NOWHERE})|-[A-Za-z#]*O[A-Za-z#]*$|--remote-name"

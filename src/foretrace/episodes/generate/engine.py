@@ -13,7 +13,7 @@ import msgspec
 
 from foretrace.clean.redact import make_redactor
 from foretrace.core.completion import Completion, Request
-from foretrace.core.errors import ForetraceError, SandboxError
+from foretrace.core.errors import ForetraceError, SandboxError, StoreError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
 from foretrace.core.report import Report
@@ -254,7 +254,10 @@ class _Run:
             await journal.close()
             writer.seal(journal.path)
             if self._speculation is not None:
-                self._speculated = self._speculation.write_report(writer.folder)
+                try:
+                    self._speculated = self._speculation.write_report(writer.folder)
+                except StoreError as error:
+                    self._fatal_error = self._fatal_error or error
         if self._fatal_error is not None:
             raise self._fatal_error
 

@@ -160,7 +160,8 @@ class WatchedChild:
                 if not chunk:
                     if chunk is not None:  # look at it no more: its end would wake us every time
                         del self._streams[descriptor]
-                        self._poller.unregister(descriptor)
+                        with contextlib.suppress(KeyError):  # not watched: the block could not be forked
+                            self._poller.unregister(descriptor)
                     break
                 self._output_bytes += 0 if is_data else len(chunk)
                 self._data_bytes += len(chunk) if is_data else 0
