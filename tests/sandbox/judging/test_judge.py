@@ -238,6 +238,8 @@ def test_many_verdicts_leave_nothing(jailed: Box) -> None:
         ("1\n2\n", "1\n2", None, True),
         ("1 \r\n2\t\n\n\n", "1\n2", None, True),
         ("", "\n", None, True),
+        ("1", "1\n2", None, False),
+        ("1\n2", "1", None, False),
         (" 1", "1", None, False),
         ("1  2", "1 2", None, False),
         ("1\n\n2", "1\n2", None, False),
