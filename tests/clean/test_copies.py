@@ -115,6 +115,14 @@ def test_the_same_task_in_two_templates_is_a_copy() -> None:
     assert clusters == [[i, i + 30] for i in range(30)]
 
 
+def test_the_same_short_task_in_two_templates_is_a_copy() -> None:
+    rng = random.Random(3)
+    templates = [" ".join(f"t{n}w{rng.randrange(10**6)}" for _ in range(40)) + ". " for n in range(2)]
+    tasks = [f"Do {' '.join(str(n + k) for k in range(6))}." for n in range(100, 1600, 100)]
+    clusters = [*find([template + task for template in templates for task in tasks]).iterate_clusters()]
+    assert clusters == [[n, n + 15] for n in range(15)]
+
+
 def test_short_texts_are_copies_only_where_all_words_are_the_same() -> None:
     texts = [
         "Add 3 and 4.",

@@ -14,6 +14,7 @@ from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace, add_trace_id, encode_trace
 from foretrace.rows.files import FileRows
 from foretrace.sources.importing import import_rows
+from foretrace.sources.json_values import read_objects
 from foretrace.sources.jsonl import Jsonl
 from sources.raw_rows import write_jsonl
 
@@ -55,3 +56,9 @@ SMALL = msgspec.convert(
     },
     Trace,
 )
+
+
+def test_a_first_line_longer_than_what_is_looked_at_is_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps({"a": "x" * 300_000}) + "\n" + json.dumps({"b": 1}) + "\n")
+    assert [sorted(record) for record in read_objects(path) if isinstance(record, dict)] == [["a"], ["b"]]

@@ -7,6 +7,7 @@ Sentences that many texts share are templates, and do not count.
 from __future__ import annotations
 
 import functools
+import hashlib
 import tempfile
 import zlib
 from array import array
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foretrace.clean.word_texts import WordText, hash_pieces
+from foretrace.clean.word_texts import MAX_PIECES, WordText, hash_pieces
 
 LEAST_EQUAL = 5
 """Fewest words that identify a text: two that only say "hello" are not copies."""
@@ -305,6 +306,9 @@ class _NearFinder:
         self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
         self._places = array("q")
         """The index in `texts` of each signature."""
+        self._short: dict[bytes, int] = {}
+        self._short_pairs = array("q")
+        """Texts with little outside of templates: only those in which that part is equal are copies."""
 
     def sign(self, places: Sequence[int]) -> None:
         from rensa import RMinHash
@@ -323,6 +327,10 @@ class _NearFinder:
                         telling = np.setdiff1d(pieces, _COMMON_PIECES)
                     sets.append(telling.astype(np.uint64))
                     self._places.append(place)
+                elif LEAST_EQUAL <= n_words < text.n_words:
+                    own = hashlib.blake2b(pieces.tobytes(), digest_size=16).digest()
+                    if (first := self._short.setdefault(own, place)) != place:
+                        self._short_pairs.extend((first, place))
             offsets = np.cumsum([0, *map(len, sets)], dtype=np.uint64)
             if sets:
                 flat = np.concatenate(sets)
@@ -332,7 +340,7 @@ class _NearFinder:
     def compare(self) -> tuple[array[int], int]:
         """The pairs that are near copies, and the number of pairs compared."""
         self._file.flush()
-        found = array("q")
+        found = array("q", self._short_pairs)
         compared = 0
         if len(self._places) > 1:
             signatures = np.memmap(self._file, np.uint32, "r", shape=(len(self._places), _SLOTS))
@@ -351,10 +359,14 @@ class _NearFinder:
         pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
         whole = ComparedText(pieces.tolist(), words.tolist())
         rest = whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())
-        return _Read(whole, rest)
+        return _Read(whole, rest, text)
 
 
 def _is_near(a: _Read, b: _Read) -> bool:
+    is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
+    limit = allow_differences(max(a.text.n_words, b.text.n_words))
+    if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
+        return False
     return is_near_copy(a.whole, b.whole) or is_near_copy(a.rest, b.rest)
 
 
@@ -362,6 +374,7 @@ class _Read(NamedTuple):
     whole: ComparedText
     rest: ComparedText
     """Without templates: the same text may appear in two of them."""
+    text: WordText
 
 
 def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -386,6 +399,9 @@ def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, 
         for new in _cut(_list_new(_pair_by_band(*keys), found)):
             alike, slots = _choose_alike(signatures, new)
             found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
+            if len(found) > 2 * _MAX_COMPARED * count:
+                nearest = _find_nearest(found, equal, count)
+                found, equal = found[nearest], equal[nearest]
         order = np.argsort(found, kind="stable")
         found, equal = found[order], equal[order]
     found = found[_find_nearest(found, equal, count)]

@@ -21,7 +21,7 @@ _QUOTE = re.compile(r"""(?:\A|[\s([{=:,])["']""")
 """An opening quotation mark."""
 _CODE = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^`\n]*$(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
-    r"|(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n).){1,2000}?(?<!`)(?P=ticks)(?!`)",
+    r"|(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*(?:\n|`{3}|~{3})).){1,2000}?(?<!`)(?P=ticks)(?!`)",
     re.MULTILINE | re.DOTALL,
 )
 """A fence, or inline code, which ends in its paragraph."""

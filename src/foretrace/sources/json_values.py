@@ -167,6 +167,9 @@ def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
         yield from read_records(path)
         return
     value = read_document(path)
+    if isinstance(value, Drop) and value.reason == "bad_json" and head.document is not None and head.is_cut:
+        yield from read_records(path)  # the first of several lines is longer than the head
+        return
     for item in value if isinstance(value, list) else [value]:
         is_known = isinstance(item, (dict, Drop))
         yield item if is_known else Drop("not_an_object", describe_json(item))

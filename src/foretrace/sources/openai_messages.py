@@ -115,6 +115,8 @@ def _list_definitions(value: Any) -> list[dict[str, Any]]:
     """The definitions in a list, or in an object that contains them."""
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
+    elif isinstance(value, dict) and value.keys() & {*_DECLARED}:
+        value = [value]
     elif isinstance(value, dict):
         is_named = all(as_dict(each).keys() & {"description", *_PARAMETERS} for each in value.values())
         value = [{"name": name, **each} for name, each in value.items()] if is_named else []

@@ -201,7 +201,10 @@ def _replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any]], ac
     state: dict[str, Any] = first["v"]
     account.use()
     for change in changes:
-        if change.get("kind") not in (_SET, _PUSH, _DELETE):
+        if _is_whole(change):
+            state = change["v"]
+            account.use()
+        elif change.get("kind") not in (_SET, _PUSH, _DELETE):
             account.meet_unknown(change.get("kind"))
         elif _apply(state, change):
             account.use()
@@ -219,9 +222,13 @@ def _apply(state: dict[str, Any], change: dict[str, Any]) -> bool:
         if kind == _DELETE:
             del place[key]
         elif kind == _PUSH:
+            if isinstance(place, dict) and place.get(key) is None:
+                place[key] = []
             if isinstance(length, int):
                 del place[key][length:]
             place[key].extend(as_list(value))
+        elif isinstance(place, list) and key == len(place):
+            place.append(value)
         else:
             place[key] = value
     except (LookupError, TypeError, ValueError, AttributeError):
