@@ -126,3 +126,21 @@ def test_passwords_are_taken_out_of_text_and_json(text: str) -> None:
     assert "<SECRET:" in clean and BODY[8:12].lower() not in clean.lower()
     arguments = json.loads(Redactor().redact_text(json.dumps({"command": f"echo\n{text}\n"})))
     assert BODY[8:12].lower() not in arguments["command"].lower()
+
+
+KEY = "Zx81kQ_r7Vw" * 5
+AWS = "wJalrXUtnFEMIK7MDENGbPxRfiCYzT9qLmN0pQ4s"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f'{{"kty": "EC", "crv": "P-256", "d": "{KEY}"}}', KEY),
+        ("PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 1\nAAAAgQCd\nPrivate-MAC: " + "0a" * 32, "AAAAgQCd"),
+        ("mysql -uroot -pAb1! shop", "Ab1!"),
+        ("curl -u bob:aB3!x https://example.org", "aB3!x"),
+        (f"AKIAQ4ZD7WN2XKTB5RCM,{AWS}", AWS),
+    ],
+)
+def test_keys_and_short_passwords_of_other_programs(text: str, secret: str) -> None:
+    assert secret not in hide(text)

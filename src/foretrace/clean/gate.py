@@ -18,7 +18,7 @@ _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
 _TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
 _ROUGHLY_NAMED = (
     rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
-    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|://[^\s@\"'<>]+@"
+    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s@\"'<>]+@"
     r"|(?i:sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass|identified\s|basic\s|login|\s-[ua]|--user|sudo\s+-S)"
     rf"|{IN_QUERY}|{SIGNS}|{OF_SERVICE}"
     r"|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw) ?[\\\"'=:]"
@@ -47,7 +47,7 @@ _OTHERS = (
     *(way.sign for way in WAYS),
     *(sign for sign, _ in SPECIAL_WAYS),
 )
-_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE"
+_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: three bytes of text become four characters, the first of which holds the upper
 bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"

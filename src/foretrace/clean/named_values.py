@@ -28,6 +28,7 @@ from foretrace.clean.values import (
     is_random,
     is_reference,
     is_secret,
+    is_short_password,
     is_token,
     names_user_and_password,
     read_words,
@@ -225,7 +226,7 @@ WAYS = (
     Way(
         "password",
         _COMMANDS,
-        _is_given,
+        lambda match: _is_given(match) or is_short_password(match["bare"]),
         r"(?i:(?:curl|http|https|wget)\b[^\n]*\s(?:-u|-a|--user|--auth)[ =]?[\\\"']*[^\s:\"']+:|sshpass|(?:mysql|mariadb|login)[^\n]*\s-p|"
         r"redis-cli|htpasswd|chpasswd|identified\s+by\s|-pass(?:in|out)?\s+pass:|password\s*\([\\\"']*[^\s\"'`|;<>()]{4})",
     ),

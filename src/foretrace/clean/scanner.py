@@ -15,9 +15,13 @@ from typing import NamedTuple
 from foretrace.clean.named_values import find_named_values
 from foretrace.clean.re2_patterns import compile_pattern, encode_text, find_starts
 from foretrace.clean.rules import TOKENS, Token
-from foretrace.clean.values import decode_base64, is_token, may_be_base64
+from foretrace.clean.values import decode_base64, is_token, may_be_base64, measure_entropy
 
 _LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\[K)|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
+_AWS_SECRET = re.compile(
+    r"[^A-Za-z0-9+/]{1,60}?(?:[\w ]{0,40}[=:,\"' ]{1,6})?(?<![A-Za-z0-9+/])([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
+)
+"""An AWS secret right after its key id."""
 _KEY_BEGIN = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----"
 )
@@ -25,6 +29,8 @@ _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|----
 _KEY_LINES = re.compile(
     r"(?:[\s\"'`>|\\,+-]|[A-Za-z0-9+/=]{12,}|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:][^\n]{0,200})*"
 )
+_PUTTY = re.compile(r"PuTTY-User-Key-File-\d:[^\n]{0,100}\n(?:[^\n]{0,300}\n){1,200}?Private-MAC: [a-f0-9]{32,80}")
+_JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\"\s*:\s*\"([A-Za-z0-9_-]{40,1400})\"")
 _RUN_BEGIN = r"[A-Za-z0-9+/_-]{24,}"
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 """Characters of base64 in a row."""
@@ -205,6 +211,8 @@ def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
                 continue
             yield Found(match.start(), match.end(), token.type, match[0])
             at = match.end()
+            if token.type == "aws_key_id" and (pair := _AWS_SECRET.match(text, at)) and measure_entropy(pair[1]) > 4:
+                yield Found(pair.start(1), pair.end(1), "aws_secret_key", pair[1])
             break
 
 
@@ -224,6 +232,12 @@ def _find_keys(text: str) -> Iterator[Found]:
                 body, stop = (lines[0], lines.end()) if lines else ("", 0)
             if _is_key_body(body):
                 yield Found(begin.start(), stop, "private_key", "".join(text[begin.start() : stop].split()))
+    if "PuTTY-User-Key-File" in text:
+        for match in _PUTTY.finditer(text):
+            yield Found(match.start(), match.end(), "private_key", match[0])
+    if '"kty"' in text:
+        for match in _JWK.finditer(text):
+            yield Found(match.start(1), match.end(1), "private_key", match[1])
 
 
 def _is_key_body(body: str) -> bool:

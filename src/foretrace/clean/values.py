@@ -150,6 +150,12 @@ def is_random(value: str, least: int = 16) -> bool:
     return has_both and len(set(value)) >= 6 and measure_entropy(value) >= (2.9 if len(value) >= 12 else 2.2)
 
 
+def is_short_password(value: str) -> bool:
+    """Whether four or five characters are so mixed that they can only be a password."""
+    kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
+    return len(value) in (4, 5) and kinds >= 3 and not is_placeholder(value) and not _CODE.search(value)
+
+
 def is_gibberish(value: str) -> bool:
     """Whether the letters of a text are not those of words: they change between cases, or few of them are vowels."""
     letters = "".join(_LETTERS.findall(value))
