@@ -255,7 +255,7 @@ def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], t
 def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
     """On a terminal with a bar, elsewhere in plain lines."""
     (tmp_path / "mine.py").write_text(SLOW)
-    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0.01}] * 400)
+    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0.025}] * 400)  # over the 4 s between two lines
     arguments = [*COMMAND, "import", "mine:Slow", str(file), "--out"]
     ours, its = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
