@@ -332,7 +332,7 @@ def test_after_a_failed_commit_the_next_push_finishes(hub: FakeHub, small: Path)
     hub.create(PROPOSER)
     old = {"proposer/test-00000-of-00001.parquet": Blob(b"PAR1", True)}
     hub.commit(hub.repos[PROPOSER], "old", {**hub.repos[PROPOSER].head.files, **old})
-    hub.fault("POST", "/commit/", drop=True, after=True)
+    hub.fault("POST", "/commit/", lost=True)
     assert "run it again" in refused(small, "acme")
     (pushed,) = push(small, org="acme")
     assert pushed.skipped and len(hub.repos[PROPOSER].commits) == 3  # only the answer was lost

@@ -5,8 +5,7 @@
         push(folder, org="acme", ...)              # with HF_ENDPOINT = hub.url
         hub.file("acme/name", "README.md")     # the bytes that arrived
 
-Files become visible only by a commit, all of them or none. Every request is in `hub.requests`. Longer than a file
-should be, because it is one server: all endpoints share the repositories, the token check and the faults.
+Files become visible only by a commit, all of them or none. Every request is in `hub.requests`.
 """
 
 from __future__ import annotations
@@ -33,17 +32,11 @@ class Blob:
     lfs: bool
 
     @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.data).hexdigest()
-
-    @property
-    def git_oid(self) -> str:
-        return hashlib.sha1(b"blob %d\0" % len(self.data) + self.data).hexdigest()
-
-    @property
     def oid(self) -> str:
-        """What preupload answers: the client compares it with its own file to skip what has not changed."""
-        return self.sha256 if self.lfs else self.git_oid
+        """The client compares it with its own file to skip what has not changed."""
+        if self.lfs:
+            return hashlib.sha256(self.data).hexdigest()
+        return hashlib.sha1(b"blob %d\0" % len(self.data) + self.data).hexdigest()
 
 
 @dataclass
@@ -51,7 +44,6 @@ class Commit:
     """One state of a repository."""
 
     oid: str
-    summary: str
     files: dict[str, Blob]
 
 
@@ -98,12 +90,9 @@ class Fault:
     """A regular expression, searched in the path."""
     times: int = 1
     status: int = 500
-    headers: dict[str, str] = field(default_factory=dict)
     body: str = '{"error": "made to fail"}'
-    drop: bool = False
-    """Close the connection without an answer."""
-    after: bool = False
-    """Serve the request first, so that only its answer is lost."""
+    lost: bool = False
+    """Serve the request, and close the connection without an answer."""
     act: Callable[[], None] | None = None
     """Called, and the request is then served as usual."""
 
@@ -111,22 +100,14 @@ class Fault:
 class FakeHub:
     """The server: repositories, a token check, faults and a log. Use it as a context manager."""
 
-    def __init__(self, *, token: str = TOKEN, role: str = "write", orgs: tuple[str, ...] = ("acme",)) -> None:
-        self.token = token
-        self.whoami: dict[str, Any] = {
-            "type": "user",
-            "name": "alice",
-            "orgs": [{"type": "org", "name": name, "roleInOrg": "write"} for name in orgs],
-            "auth": {"type": "access_token", "accessToken": {"displayName": "t", "role": role}},
-        }
+    def __init__(self) -> None:
+        self.whoami: dict[str, Any] = {"type": "user", "name": "alice", "orgs": [{"type": "org", "name": "acme"}]}
         self.repos: dict[str, Repo] = {}
         self.stored: dict[str, bytes] = {}
         """LFS objects by sha256: uploaded, not necessarily visible in a commit."""
         self.requests: list[Request] = []
-        self.cas: str | None = None
-        """A folder: large files then go to it by xet, and only their digests come here."""
-        self._faults: list[Fault] = []
         self.lock = threading.RLock()
+        self._faults: list[Fault] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -144,10 +125,12 @@ class FakeHub:
         with self.lock:
             self._faults.append(Fault(method, path, **settings))
 
-    def take_fault(self, method: str, path: str) -> Fault | None:
+    def note(self, request: Request) -> Fault | None:
+        """Log a request; returns the fault that is due."""
         with self.lock:
+            self.requests.append(request)
             for fault in self._faults:
-                if fault.times > 0 and fault.method == method and re.search(fault.path, path):
+                if fault.times > 0 and fault.method == request.method and re.search(fault.path, request.path):
                     fault.times -= 1
                     return fault
         return None
@@ -167,24 +150,22 @@ class FakeHub:
 
     def create(self, repo_id: str, *, private: bool = False) -> Repo:
         """Make an empty repository, as the Hub does: with one commit of its own."""
-        repo = Repo(repo_id, private)
-        self.repos[repo_id] = repo
+        repo = self.repos[repo_id] = Repo(repo_id, private)
         self.commit(repo, "initial commit", {".gitattributes": Blob(b"*.parquet filter=lfs\n", False)})
         return repo
 
     def commit(self, repo: Repo, summary: str, files: dict[str, Blob]) -> Commit:
         """Replace the head of a repository by these files."""
         text = f"{repo.id}{len(repo.commits)}{summary}" + "".join(f"{p}{b.oid}" for p, b in sorted(files.items()))
-        made = Commit(hashlib.sha1(text.encode()).hexdigest(), summary, files)
-        repo.commits.append(made)
-        return made
+        repo.commits.append(Commit(hashlib.sha1(text.encode()).hexdigest(), files))
+        return repo.head
 
 
 class _AnswerError(Exception):
     """An answer other than 200, from anywhere below."""
 
-    def __init__(self, status: int, error: str, code: str = "", body: dict[str, Any] | None = None) -> None:
-        self.status, self.code, self.body = status, code, {"error": error, **(body or {})}
+    def __init__(self, status: int, error: str, code: str = "", **more: str) -> None:
+        self.status, self.code, self.body = status, code, {"error": error} | more
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -200,16 +181,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, unquote(parts.path), parse_qs(parts.query), headers, body)
-        with self.hub.lock:
-            self.hub.requests.append(request)
-        fault = self.hub.take_fault(request.method, request.path)
+        fault = self.hub.note(request)
         if fault and fault.act:
             fault.act()
-        elif fault and not fault.after:
-            if fault.drop:
-                self.close_connection = True
-                return
-            self._send(fault.status, fault.body.encode(), fault.headers)
+        elif fault and not fault.lost:
+            self._send(fault.status, fault.body.encode(), {})
             return
         try:
             status, payload, extra = 200, *self._route(request)
@@ -218,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             extra = {"X-Error-Code": answer.code} if answer.code else {}
         except AssertionError as wrong:  # a request that the Hub would not take: no dropped connection, no retries
             status, payload, extra = 400, json.dumps({"error": f"fake Hub: {wrong!r}"}).encode(), {}
-        if fault and fault.after:
+        if fault and fault.lost:
             self.close_connection = True
             return
         self._send(status, payload, extra)
@@ -226,13 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = _serve  # noqa: N815
 
     def _send(self, status: int, payload: bytes, headers: dict[str, str]) -> None:
-        wanted = self.headers.get("Range")
         length = len(payload)
-        if wanted and status == 200 and "ETag" in headers:
-            found = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted)
-            assert found, wanted
-            start = int(found[1]) if found[1] else length - int(found[2])
-            end = min(int(found[2]), length - 1) if found[1] and found[2] else length - 1
+        if "ETag" in headers and (wanted := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")):
+            start, end = int(wanted[1]), min(int(wanted[2]), length - 1)
             headers = {**headers, "Content-Range": f"bytes {start}-{end}/{length}"}
             status, payload = 206, payload[start : end + 1]
         self.send_response(status)
@@ -252,12 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return answer if isinstance(answer, tuple) else (json.dumps(answer).encode(), {})
         raise _AnswerError(404, f"the fake Hub has no {request.method} {request.path}")
 
-    def _check(self, request: Request, *, write: bool = False) -> None:
-        if request.headers.get("authorization") != f"Bearer {self.hub.token}":
+    def _check(self, request: Request) -> None:
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
             raise _AnswerError(401, "Invalid username or password.")
-        role = self.hub.whoami.get("auth", {}).get("accessToken", {}).get("role")
-        if write and role == "read":
-            raise _AnswerError(403, "You have read access but not the required permissions for this operation")
 
     def _repo(self, repo_id: str, request: Request | None = None) -> Repo:
         repo = self.hub.repos.get(repo_id)
@@ -266,14 +235,11 @@ class _Handler(BaseHTTPRequestHandler):
         return repo
 
     def _commit_at(self, repo: Repo, revision: str) -> Commit:
-        if revision == "main":
-            return repo.head
-        if revision in repo.branches:
-            return repo.branches[revision].head
-        for commit in repo.commits:
-            if commit.oid == revision:
-                return commit
-        raise _AnswerError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        named = {commit.oid: commit for commit in repo.commits} | {"main": repo.head}
+        named |= {name: branch.head for name, branch in repo.branches.items()}
+        if revision not in named:
+            raise _AnswerError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        return named[revision]
 
     def whoami(self, request: Request) -> Any:
         self._check(request)
@@ -286,8 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
         repo_id = f"{asked['organization']}/{asked['name']}"
         url = f"{self.hub.url}/datasets/{repo_id}"
         if repo_id in self.hub.repos:
-            raise _AnswerError(409, "You already created this dataset repo", body={"url": url})
-        self._check(request, write=True)
+            raise _AnswerError(409, "You already created this dataset repo", url=url)
         self.hub.create(repo_id, private=asked.get("visibility") == "private")
         return {"url": url}
 
@@ -296,19 +261,12 @@ class _Handler(BaseHTTPRequestHandler):
 
         asked = request.json
         assert asked["repoType"] == "dataset"
-        found = re.match(r"---\n(.*?)\n---\n", asked["content"], re.DOTALL)
-        try:
-            card = yaml.safe_load(found[1]) if found else {}
-            assert isinstance(card, dict)
-            configs = card.get("configs", [])
-            assert all(isinstance(c["config_name"], str) for c in configs)
-        except (yaml.YAMLError, AssertionError, KeyError, TypeError) as error:
-            message = f"not a valid card: {error!r}"
-            raise _AnswerError(400, message, body={"errors": [{"message": message}], "warnings": []}) from None
-        return {"errors": [], "warnings": [] if found else [{"message": "empty or missing yaml metadata"}]}
+        card = yaml.safe_load(asked["content"].split("---\n")[1])
+        assert all(isinstance(config["config_name"], str) for config in card["configs"])
+        return {"errors": [], "warnings": []}
 
     def preupload(self, request: Request, repo: str, rev: str) -> Any:
-        self._check(request, write=True)
+        self._check(request)
         head = self._commit_at(self._repo(repo), rev).files
         files: list[dict[str, Any]] = []
         for asked in request.json["files"]:
@@ -320,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"files": files}
 
     def lfs_batch(self, request: Request, repo: str) -> Any:
-        self._check(request, write=True)
+        self._check(request)
         self._repo(repo)
         asked = request.json
         assert asked["operation"] == "upload" and asked["hash_algo"] == "sha256"
@@ -334,31 +292,18 @@ class _Handler(BaseHTTPRequestHandler):
         return {"transfer": "basic", "objects": objects}
 
     def lfs_put(self, request: Request, oid: str) -> Any:
-        if hashlib.sha256(request.body).hexdigest() != oid:
-            raise _AnswerError(400, "digest does not match")
+        assert hashlib.sha256(request.body).hexdigest() == oid
         self.hub.stored[oid] = request.body
         return {}
 
     def lfs_verify(self, request: Request) -> Any:
-        self._check(request, write=True)
+        self._check(request)
         asked = request.json
-        if len(self.hub.stored.get(asked["oid"], b"")) != asked["size"]:
-            raise _AnswerError(400, "not stored")
+        assert len(self.hub.stored[asked["oid"]]) == asked["size"]
         return {}
 
-    def xet_token(self, request: Request, repo: str, kind: str, rev: str) -> Any:
-        self._check(request, write=kind == "write")
-        self._repo(repo)
-        headers = {
-            "X-Xet-Cas-Url": f"local://{self.hub.cas}",
-            "X-Xet-Access-Token": "x",
-            "X-Xet-Token-Expiration": "4000000000",
-        }
-        body = {"casUrl": headers["X-Xet-Cas-Url"], "accessToken": "x", "exp": 4000000000}
-        return json.dumps(body).encode(), headers
-
     def add_branch(self, request: Request, repo: str, rev: str) -> Any:
-        self._check(request, write=True)
+        self._check(request)
         there = self._repo(repo)
         if rev in there.branches:
             raise _AnswerError(409, "Reference already exists")
@@ -366,29 +311,26 @@ class _Handler(BaseHTTPRequestHandler):
         return {}
 
     def add_commit(self, request: Request, repo: str, rev: str) -> Any:
-        self._check(request, write=True)
+        self._check(request)
         there = self._repo(repo)
         there = there.branches.get(rev, there)
         files = dict(there.head.files)
         summary = ""
         for line in request.body.splitlines():
             item = json.loads(line)
-            value = item["value"]
-            if item["key"] == "header":
+            key, value = item["key"], item["value"]
+            if key == "header":
                 summary = value["summary"]
                 if value.get("parentCommit", there.head.oid) != there.head.oid:
                     raise _AnswerError(412, "A commit has happened since. Please refresh and try again.")
-            elif item["key"] == "file":
+            elif key == "file":
                 assert value["encoding"] == "base64"
                 files[value["path"]] = Blob(base64.b64decode(value["content"]), False)
-            elif item["key"] == "lfsFile":
-                if value["oid"] not in self.hub.stored and self.hub.cas is None:
-                    raise _AnswerError(400, f"{value['path']} was not uploaded")
-                # with xet the bytes lie in the CAS folder: here stands a note of what was announced
-                data = self.hub.stored.get(value["oid"], f"xet {value['oid']} {value['size']}".encode())
-                files[value["path"]] = Blob(data, True)
+            elif key == "lfsFile":
+                assert value["oid"] in self.hub.stored, "it was not uploaded"
+                files[value["path"]] = Blob(self.hub.stored[value["oid"]], True)
             else:
-                assert item["key"] == "deletedFile", item
+                assert key == "deletedFile", item
                 del files[value["path"]]
         made = self.hub.commit(there, summary, files)
         url = f"{self.hub.url}/datasets/{repo}/commit/{made.oid}"
@@ -397,14 +339,8 @@ class _Handler(BaseHTTPRequestHandler):
     def info(self, request: Request, repo: str, rev: str = "main") -> Any:
         there = self._repo(repo, request)
         commit = self._commit_at(there, rev)
-        return {
-            "_id": "0" * 24,
-            "id": repo,
-            "private": there.private,
-            "tags": [],
-            "sha": commit.oid,
-            "siblings": [{"rfilename": path} for path in sorted(commit.files)],
-        }
+        siblings = [{"rfilename": path} for path in sorted(commit.files)]
+        return {"id": repo, "private": there.private, "tags": [], "sha": commit.oid, "siblings": siblings}
 
     def tree(self, request: Request, repo: str, rev: str, path: str | None = None) -> Any:
         files = self._commit_at(self._repo(repo, request), rev).files
@@ -414,14 +350,14 @@ class _Handler(BaseHTTPRequestHandler):
         for name, blob in sorted(files.items()):
             if not name.startswith(prefix):
                 continue
-            size = len(blob.data)
-            folders = name[len(prefix) :].split("/")[:-1]
-            for depth in range(1, len(folders) + 1)[: None if recursive else 1]:
-                folder = prefix + "/".join(folders[:depth])
+            inner, _, rest = name.removeprefix(prefix).partition("/")
+            if rest:
+                folder = prefix + inner
                 listed[folder] = {"type": "directory", "path": folder, "size": 0, "oid": "0" * 40}
-            if recursive or not folders:
-                lfs = {"lfs": {"oid": blob.sha256, "size": size, "pointerSize": 130}} if blob.lfs else {}
-                listed[name] = {"type": "file", "path": name, "size": size, "oid": blob.git_oid, **lfs}
+            if recursive or not rest:
+                size = len(blob.data)
+                lfs = {"lfs": {"oid": blob.oid, "size": size, "pointerSize": 130}} if blob.lfs else {}
+                listed[name] = {"type": "file", "path": name, "size": size, "oid": blob.oid, **lfs}
         if prefix and not listed:
             raise _AnswerError(404, f"{path} does not exist", "EntryNotFound")
         return list(listed.values())
@@ -433,7 +369,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _AnswerError(404, "Entry not found", "EntryNotFound")
         headers = {"ETag": f'"{blob.oid}"', "X-Repo-Commit": commit.oid, "Accept-Ranges": "bytes"}
         if blob.lfs:
-            headers |= {"X-Linked-Etag": f'"{blob.sha256}"', "X-Linked-Size": str(len(blob.data))}
+            headers |= {"X-Linked-Etag": f'"{blob.oid}"', "X-Linked-Size": str(len(blob.data))}
         return blob.data, {**headers, "Content-Type": "application/octet-stream"}
 
 
@@ -446,7 +382,6 @@ _ROUTES = (
     ("POST", r"/datasets/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", "lfs_batch"),
     ("PUT", r"/lfs-store/(?P<oid>[0-9a-f]{64})", "lfs_put"),
     ("POST", r"/lfs-verify", "lfs_verify"),
-    ("GET", rf"{_API}/xet-(?P<kind>read|write)-token/(?P<rev>[^/]+)", "xet_token"),
     ("POST", rf"{_API}/branch/(?P<rev>[^/]+)", "add_branch"),
     ("POST", rf"{_API}/commit/(?P<rev>[^/]+)", "add_commit"),
     ("GET", _API, "info"),
