@@ -52,7 +52,7 @@ async def make_rollout(sandbox: LocalSandbox, protocol: str, *, corrects: bool) 
     tokenizer, chosen = demo_tokenizer(), load_plugin("protocol", protocol)()
     sink = TraceSink(None, "test")
     settings = RolloutSettings(protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3)
-    async with VllmServer(sample, corrects=corrects) as server, model_at("openai", server.url) as model:
+    async with VllmServer(sample=sample, corrects=corrects) as server, model_at("openai", server.url) as model:
         gives_ids = await check_model(model, tokenizer, chosen, need_logprobs=True, compare_tokenizer=True)
         connected = RolloutModel(model, tokenizer, gives_ids=gives_ids, max_sequence_tokens=4096)
         started = True

@@ -1,4 +1,4 @@
-"""Model servers in this process: the wire formats of Ollama, OpenAI-compatible ones and llama-server, with faults.
+"""Model servers in this process: the wire formats of Ollama, OpenAI and llama-server, with faults.
 
     async with ModelServer(say=lambda asked: "hello") as server:      # in the running loop
         model = Ollama("toy", Server(base_url=server.url))
@@ -97,8 +97,6 @@ class ModelServer:
     """Tokens of its own that it puts before a prompt that is given raw or as ids."""
     continues: bool = True
     """Whether a trailing assistant message is gone on with; else a new turn is opened without a word."""
-    ids: bool = False
-    """Whether it takes and returns ids as vLLM does."""
     renders: bool = True
     """Whether Ollama's `_debug_render_only` is there."""
     opens_think: bool = False
@@ -119,24 +117,28 @@ class ModelServer:
     _vocabulary: dict[str, int] = field(default_factory=dict)
     _runner: web.AppRunner | None = None
 
+    def routes(self) -> dict[str, Callable[..., Any]]:
+        """What answers on each path."""
+        return {
+            "/api/tags": self._tags,
+            "/api/show": self._show,
+            "/api/chat": self._ollama,
+            "/api/generate": self._ollama,
+            "/v1/models": self._models,
+            "/v1/chat/completions": self._openai,
+            "/v1/completions": self._openai,
+            "/props": self._props,
+            "/tokenize": self._tokenize,
+            "/detokenize": self._detokenize,
+            "/apply-template": self._template,
+            "/completion": self._llama,
+        }
+
     async def start(self, tls: ssl.SSLContext | None = None) -> Self:
         """Listen on a free port of 127.0.0.1."""
         app = web.Application(middlewares=[self._gate], client_max_size=64 * 1024 * 1024)
-        for method, path, handler in (
-            ("GET", "/api/tags", self._tags),
-            ("POST", "/api/show", self._show),
-            ("POST", "/api/chat", self._ollama),
-            ("POST", "/api/generate", self._ollama),
-            ("GET", "/v1/models", self._models),
-            ("POST", "/v1/chat/completions", self._openai),
-            ("POST", "/v1/completions", self._openai),
-            ("GET", "/props", self._props),
-            ("POST", "/tokenize", self._tokenize),
-            ("POST", "/detokenize", self._detokenize),
-            ("POST", "/apply-template", self._template),
-            ("POST", "/completion", self._llama),
-        ):
-            app.router.add_route(method, path, handler)
+        for path, handler in self.routes().items():
+            app.router.add_route("*", path, handler)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls, backlog=2048)
@@ -332,90 +334,60 @@ class ModelServer:
     def _weights(self, group: list[str]) -> list[dict[str, Any]]:
         return [{"token": t, "logprob": -len(t) / 10, "bytes": list(t.encode()), "top_logprobs": []} for t in group]
 
-    # OpenAI and vLLM
+    # OpenAI (for vLLM and SGLang see `vllm_server.py`)
 
     async def _models(self, request: web.Request, body: dict[str, Any]) -> web.Response:
-        own: dict[str, Any] = {"max_model_len": self.context} if self.ids else {}
-        if self.like_llama:
-            own = {"owned_by": "llamacpp", "meta": {"n_ctx": self.context}}
+        own = {"owned_by": "llamacpp", "meta": {"n_ctx": self.context}} if self.like_llama else {}
         return web.json_response({"object": "list", "data": [{"id": n, "object": "model"} | own for n in self.names]})
 
     async def _openai(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         if self._unknown(body["model"]) and not self.like_llama:
             error = {"message": f"The model `{body['model']}` does not exist", "code": "model_not_found"}
             return web.json_response({"error": error}, status=404)
-        chat = request.path == "/v1/chat/completions"
-        messages = body.get("messages", [])
-        if chat:
-            prompt = self.render(messages, go_on=self.continues and body.get("continue_final_message", False))
-        else:
-            if not self.ids:
-                return web.json_response({"error": {"message": "prompts are text here"}}, status=400)
-            prompt = self.decode(body["prompt"])
-        ids = self.encode(prompt)
-        if len(ids) > self.context:
+        if "messages" not in body:
+            return web.json_response({"error": {"message": "prompts are text here"}}, status=400)
+        messages = body["messages"]
+        prompt = self.render(messages, go_on=self.continues and body.get("continue_final_message", False))
+        if len(self.encode(prompt)) > self.context:
             said = f"This model's maximum context length is {self.context} tokens"
             return web.json_response({"error": {"message": said, "code": "context_length_exceeded"}}, status=400)
-        last = messages[-1]["content"] if messages else prompt
         turn = sum(m["role"] == "assistant" for m in messages)
         most = body.get("max_tokens") or body.get("max_completion_tokens") or 99
-        text, why, word = await self._reply(prompt, last, turn, body.get("stop", []), most)
-        return await self._stream(
-            request,
-            self._openai_events(body, chat, ids, text, why, word),
-            b'data: {"error": {"message": "the engine died", "type": "InternalServerError"}}\n\n',
-        )
+        text, why, word = await self._reply(prompt, messages[-1]["content"], turn, body.get("stop", []), most)
+        events = self._openai_events(body, prompt, text, why, word)
+        error = b'data: {"error": {"message": "the engine died", "type": "InternalServerError"}}\n\n'
+        return await self._stream(request, events, error)
 
     async def _openai_events(
-        self, body: dict[str, Any], chat: bool, ids: list[int], text: str, why: str, word: str
+        self, body: dict[str, Any], prompt: str, text: str, why: str, word: str
     ) -> AsyncIterator[bytes]:
-        wants_ids = self.ids and body.get("return_token_ids", False)
-        sampled = 0
-
         def event(choice: dict[str, Any] | None, **more: Any) -> bytes:
             choices = [] if choice is None else [{"index": 0, "finish_reason": None} | choice]
             whole = {"id": "c-1", "model": body["model"], "choices": choices} | more
             return f"data: {json.dumps(whole)}\n\n".encode()
 
-        def piece(group: list[str], name: str) -> dict[str, Any]:
-            choice: dict[str, Any] = {"delta": {name: "".join(group)}} if chat else {"text": "".join(group)}
-            if body.get("logprobs") and self.logprobs:
-                values = [-len(t) / 10 for t in group]
-                both = {"tokens": group, "token_logprobs": values}
-                choice["logprobs"] = {"content": self._weights(group)} if chat else both
-            if wants_ids:
-                choice["token_ids"] = self.encode("".join(group))
-            return choice
-
         yield b": keep-alive\n\n"
-        first = {"prompt_token_ids": ids} if wants_ids else {}
-        yield event({"delta": {"role": "assistant", "content": ""}} if chat else {"text": ""}, **first)
-        for name, words in (("reasoning_content", self.think if chat else ""), ("content", text)):
+        yield event({"delta": {"role": "assistant", "content": ""}})
+        sampled = 0
+        for name, words in (("reasoning_content", self.think), ("content", text)):
             for group in self._groups(words):
                 sampled += len(group)
-                yield event(piece(group, name))
-        last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
-        if wants_ids and why != "length":  # what ended the reply has ids and logprobs under its name, but no text
-            end = _TOKEN.findall(word) if why == "word" else ["<|im_end|>"]
-            last = piece(end, "content") | last | {"token_ids": self.encode("".join(end))}
-            sampled += len(end)
-        yield event(last | {"finish_reason": "length" if why == "length" else "stop", "stop_reason": word or None})
+                choice: dict[str, Any] = {"delta": {name: "".join(group)}}
+                if body.get("logprobs") and self.logprobs:
+                    choice["logprobs"] = {"content": self._weights(group)}
+                yield event(choice)
+        finish = "length" if why == "length" else "stop"
+        yield event({"delta": {}, "finish_reason": finish, "stop_reason": word or None})
         if self.counts and body.get("stream_options", {}).get("include_usage"):
-            yield event(
-                None, usage={"prompt_tokens": len(ids) + (0 if chat else self.adds), "completion_tokens": sampled}
-            )
+            counts = {"prompt_tokens": len(self.encode(prompt)), "completion_tokens": sampled}
+            yield event(None, usage=counts)
         yield b"data: [DONE]\n\n"
 
     async def _tokenize(self, request: web.Request, body: dict[str, Any]) -> web.Response:
-        if "content" in body:  # llama-server
-            text = body["content"]
-            plain = not body.get("parse_special", True)
-        elif self.ids:  # vLLM
-            text, plain = body.get("prompt") or self.render(body["messages"]), False
-        elif self.like_llama:  # llama-server again, asked as one asks vLLM
-            text, plain = "", False
-        else:
+        if "content" not in body and not self.like_llama:
             return web.json_response({"error": {"message": "no such path"}}, status=404)
+        text = body.get("content", "")  # llama-server has this path with other fields than vLLM
+        plain = not body.get("parse_special", True)
         ids = [i for char in text for i in self.encode(char)] if plain else self.encode(text)
         return web.json_response({"tokens": ids, "count": len(ids)})
 

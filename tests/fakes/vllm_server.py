@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 from tokenizers import Tokenizer
 
+from fakes.model_server import Asked, ModelServer
 from foretrace.core.completion import ChatMessage
 from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.tokenizer import ChatTokenizer
@@ -37,51 +38,29 @@ _HALF = "\ufffd"
 
 
 @dataclass
-class VllmServer:
+class VllmServer(ModelServer):
     """The server; its fields say what it does."""
 
-    sample: Callable[[list[int]], list[int]]
-    """The ids that are sampled behind a prompt of ids; with the end of the turn, where the model ends it."""
+    sample: Callable[[list[int]], list[int]] | None = None
+    """The ids that are sampled behind a prompt of ids; with the end of the turn, where the model ends it. Otherwise
+    those of what it is to `say`."""
     corrects: bool = False
     """Whether the text of a token is corrected by those before it."""
-    tokens_per_event: int = 1
-    context: int = 4096
-    description: str = DESCRIPTION
-    """Its `tokenizer.json`."""
-    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    url: str = ""
-    _runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
-        self.chat = ChatTokenizer(self.description)
-        self.tokenizer: Any = Tokenizer.from_str(self.description)
-        app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_post("/tokenize", self._tokenize)
-        app.router.add_post("/v1/completions", self._complete)
-        app.router.add_post("/v1/chat/completions", self._complete)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
+    def __post_init__(self) -> None:
+        self.chat = ChatTokenizer(DESCRIPTION)
+        self.tokenizer: Any = Tokenizer.from_str(DESCRIPTION)
 
-    async def __aexit__(self, *error: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+    def decode(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
 
-    def logprob(self, token: int) -> float:
-        """The logprob of a token, wherever it stands."""
-        return -token / 1000
-
-    async def _models(self, request: web.Request) -> web.Response:
+    async def _models(self, request: web.Request, body: dict[str, Any]) -> web.Response:
         card = {"id": "toy", "object": "model", "created": 1, "owned_by": "vllm", "root": "toy", "parent": None}
         permission = [{"id": "modelperm-1", "object": "model_permission", "allow_sampling": True}]
         own = {"max_model_len": self.context, "permission": permission}
         return web.json_response({"object": "list", "data": [card | own]})
 
-    async def _tokenize(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def _tokenize(self, request: web.Request, body: dict[str, Any]) -> web.Response:
         ids = self._render(body) if "messages" in body else self.chat.encode(body["prompt"], special=True)
         return web.json_response({"count": len(ids), "max_model_len": self.context, "tokens": ids, "token_strs": None})
 
@@ -90,9 +69,7 @@ class VllmServer:
         prefill = messages.pop().content if body.get("continue_final_message") else ""
         return self.chat.render(messages, prefill)
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        self.requests.append((request.path, body))
+    async def _openai(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         chat = "messages" in body
         prompt: list[int] = self._render(body) if chat else body["prompt"]
         asked = body["max_tokens"] + len(prompt)
@@ -122,8 +99,8 @@ class VllmServer:
             delta = {"role": "assistant", "content": ""}
             first = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
             yield head | {"choices": [first]} | ({"prompt_token_ids": prompt} if wants_ids else {})
-        ids, texts, finish, stop = self._generate(body, self.sample(prompt))
-        marks = [*range(0, len(ids), self.tokens_per_event), len(ids)]
+        ids, texts, finish, stop = self._generate(body, self._sample(prompt))
+        marks = [*range(0, len(ids), max(1, self.pieces)), len(ids)]
         for number, (begin, end) in enumerate(pairwise(marks)):
             new, last = ids[begin:end], end == len(ids)
             text = "".join(texts[begin:end])
@@ -136,8 +113,15 @@ class VllmServer:
             if not chat:
                 choice["prompt_token_ids"] = prompt if wants_ids and not number else None
             yield head | {"choices": [choice]}
-        counts = {"prompt_tokens": len(prompt), "total_tokens": len(prompt) + len(ids), "completion_tokens": len(ids)}
+        counted = len(prompt) + (0 if chat else self.adds)
+        counts = {"prompt_tokens": counted, "total_tokens": counted + len(ids), "completion_tokens": len(ids)}
         yield head | {"choices": [], "usage": counts}
+
+    def _sample(self, prompt: list[int]) -> list[int]:
+        if self.sample is not None:
+            return self.sample(prompt)
+        text = self.decode(prompt)
+        return [*self.chat.encode(self.say(Asked(text, text, 0, 0))), self.chat.end_id]
 
     def _generate(self, body: dict[str, Any], sampled: list[int]) -> tuple[list[int], list[str], str, str | None]:
         """The ids up to their end, the text that is sent with each, why it ended, and by which stop sequence."""
@@ -148,9 +132,9 @@ class VllmServer:
         for count, token in enumerate(sampled[: body["max_tokens"]], 1):
             ids = sampled[:count]
             if token in self.chat.end_ids:
-                whole = self._detokenize(ids[:-1])
+                whole = self._spell(ids[:-1])
                 return ids, [*texts, whole[sent:]], "stop", None
-            whole = self._detokenize(ids)
+            whole = self._spell(ids)
             if matched := next((stop for stop in stops if stop in whole), None):
                 whole = whole[: whole.index(matched) + (len(matched) if kept else 0)]
                 return ids, [*texts, whole[sent:]], "stop", matched
@@ -160,7 +144,7 @@ class VllmServer:
             sent = upto
         return sampled[: body["max_tokens"]], texts, "length", None
 
-    def _detokenize(self, ids: list[int]) -> str:
+    def _spell(self, ids: list[int]) -> str:
         """The text of ids; what may be the first half of a character is not part of it."""
         whole = b"".join(self.chat.token_bytes[i] for i in ids)
         text = whole.decode("utf-8", "replace")
@@ -168,7 +152,7 @@ class VllmServer:
 
     def _logprobs(self, ids: list[int], begin: int, end: int, *, chat: bool) -> dict[str, Any]:
         tokens = [self._decode_one(ids, at) for at in range(begin, end)]
-        values = [self.logprob(token) for token in ids[begin:end]]
+        values = [-token / 1000 for token in ids[begin:end]]
         if chat:
             entries = zip(tokens, values, strict=True)
             return {
@@ -181,18 +165,18 @@ class VllmServer:
         return {"text_offset": offsets, "token_logprobs": values, "tokens": tokens, "top_logprobs": top}
 
     def _decode_one(self, ids: list[int], at: int) -> str:
-        alone: str = self.tokenizer.decode([ids[at]], skip_special_tokens=False)
+        alone = self.decode([ids[at]])
         if not self.corrects or not alone.endswith(_HALF):
             return alone
         for before in range(1, min(at, 4) + 1):
             context = ids[at - before : at]
-            whole: str = self.tokenizer.decode([*context, ids[at]], skip_special_tokens=False)
+            whole = self.decode([*context, ids[at]])
             if whole.endswith(_HALF):
                 continue
             clean = len(context)
-            while clean and self.tokenizer.decode([context[clean - 1]], skip_special_tokens=False).endswith(_HALF):
+            while clean and self.decode([context[clean - 1]]).endswith(_HALF):
                 clean -= 1
-            prefix: str = self.tokenizer.decode(context[:clean], skip_special_tokens=False)
+            prefix = self.decode(context[:clean])
             return whole.removeprefix(prefix)
         return ""
 
@@ -201,8 +185,7 @@ class VllmServer:
 class SglangServer(VllmServer):
     """The server of SGLang, in a version that returns token ids (pull request 30917)."""
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+    async def _openai(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         if "messages" in body and body.get("return_token_ids"):
             said = (
                 "return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false "
@@ -210,7 +193,7 @@ class SglangServer(VllmServer):
             )
             error = {"object": "error", "message": said, "type": "BadRequest", "param": None, "code": 400}
             return web.json_response(error, status=400)
-        return await super()._complete(request)
+        return await super()._openai(request, body)
 
     async def _stream_events(
         self, body: dict[str, Any], prompt: list[int], *, chat: bool

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -355,21 +355,16 @@ def test_the_names_of_settings_are_those_that_vf_eval_takes() -> None:
     assert "c" in EvalConfig.model_fields["max_concurrent"].validation_alias.choices
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    tokenizer = qwen_like_tokenizer(tmp_path / "tokenizer", [problem.statement for problem in problems(4)])
-    with Engine(tokenizer, solve) as running:
-        yield running
-
-
-def test_the_train_client_gets_one_exact_branch(vf_eval: Eval, engine: Engine) -> None:
+def test_the_train_client_gets_one_exact_branch(vf_eval: Eval, tmp_path: Path) -> None:
     """Prompt, reply, result, reply: one list of ids, and only what was sampled is trained on."""
     train = ["--client.type", "train", "--client.renderer.name", "qwen3", "--client.renderer-model-name", "tokenizer"]
-    done = vf_eval(engine.url, "-n", 4, "-c", 1, *train, "--client.renderer.thinking-retention", "all")
+    tokenizer = qwen_like_tokenizer(tmp_path / "tokenizer", [problem.statement for problem in problems(4)])
+    with serving(Engine(tokenizer, solve)) as engine:
+        done = vf_eval(engine.url, "-n", 4, "-c", 1, *train, "--client.renderer.thinking-retention", "all")
     assert done.code == 0 and all(episode["ok"] for episode in done.episodes), done.told
     assert {trace["rewards"]["reward"]["score"] for trace in done.traces} == {1.0}
     assert [trace["metrics"]["turns"] for trace in done.traces] == [2, 4, 2, 4]
-    for trace, replies in zip(done.traces, engine.replies_by_episode(), strict=True):
+    for trace, replies in zip(done.traces, engine.replies, strict=True):
         nodes = trace["nodes"]
         assert [node.get("parent") for node in nodes] == [None, *range(len(nodes) - 1)]  # one branch
         sampled = [node for node in nodes if node["message"]["role"] == "assistant"]
@@ -377,7 +372,7 @@ def test_the_train_client_gets_one_exact_branch(vf_eval: Eval, engine: Engine) -
         assert trained == replies
         assert not any(any(node["mask"]) for node in nodes if node not in sampled)
         assert trace["metrics"]["invented_results"] == 0
-        assert trace["metrics"]["think_count"] == sum("<think>" in engine.text(reply) for reply in replies)
+        assert trace["metrics"]["think_count"] == sum("<think>" in engine.decode(reply) for reply in replies)
 
 
 def test_a_llama_server_with_the_demo_model(vf_eval: Eval, llama: Running) -> None:

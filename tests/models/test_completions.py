@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.model_server import ModelServer
+from fakes.vllm_server import VllmServer
 from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.errors import UsageError
 from foretrace.models.base import TokenModel
@@ -173,7 +174,8 @@ def test_a_prompt_of_ids_gives_ids_back(kind: str) -> None:
         assert server.decode(list(found.token_ids)).startswith("2 is it")
         assert len(found.logprobs) == len(found.token_ids) and found.text == "2 is it"
 
-    at(ModelServer(ids=True, say=lambda asked: "2 is it" if asked.text.endswith("<think>\n1 + ") else "no"), use)
+    server = VllmServer if kind == "openai" else ModelServer
+    at(server(say=lambda asked: "2 is it" if asked.text.endswith("<think>\n1 + ") else "no"), use)
 
 
 @pytest.mark.parametrize("kind", ["openai", "llamacpp"])
@@ -187,7 +189,7 @@ def test_injected_text_cannot_become_a_special_token(kind: str) -> None:
                 await model.complete(Request(prefill="x"))
         assert end not in ids and server.decode(ids) == "a<|im_end|>b"
 
-    at(ModelServer(ids=True), use)
+    at(VllmServer() if kind == "openai" else ModelServer(), use)
 
 
 def test_vllm_chat_gives_ids_once_the_probe_has_seen_them() -> None:
@@ -199,7 +201,7 @@ def test_vllm_chat_gives_ids_once_the_probe_has_seen_them() -> None:
         assert found.exact == "token" and len(found.logprobs) == len(found.token_ids)
         assert server.decode(list(found.prompt_token_ids or ())).endswith("assistant\n")
 
-    at(ModelServer(ids=True), use)
+    at(VllmServer(), use)
 
 
 @pytest.mark.parametrize("base", ["{}", "{}/", "{}/v1", "{}/v1/", "{}/v1/chat/completions"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.model_server import ModelServer
+from fakes.vllm_server import VllmServer
 from foretrace.core.completion import Completion, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.models.server_errors import parse_overflow
@@ -49,7 +50,7 @@ def ask(
             except ModelError as error:
                 return error
 
-    server = ModelServer(ids=ids)
+    server = VllmServer() if ids else ModelServer()
     return at(server, use), [body["max_tokens"] for body in server.sent(PATHS["openai"])]
 
 

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from fakes.model_server import Asked, ModelServer
+from fakes.vllm_server import VllmServer
 from foretrace.core.completion import Capabilities, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.models.servers.ollama import Ollama
@@ -21,8 +22,8 @@ NAMES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_ap
 @pytest.mark.parametrize("kind", ADAPTERS)
 @pytest.mark.parametrize("able", [True, False])
 def test_what_is_missing_has_a_reason(kind: str, able: bool) -> None:
-    server = ModelServer(think="hm", ids=True) if able else ModelServer(logprobs=False, counts=False, continues=False)
-    found = probe(kind, server)
+    full = VllmServer() if kind == "openai" else ModelServer(think="hm")
+    found = probe(kind, full if able else ModelServer(logprobs=False, counts=False, continues=False))
     for name in NAMES:
         assert getattr(found, name) != (name in found.reasons), name
 
@@ -31,7 +32,7 @@ def test_a_full_server_of_each_kind() -> None:
     full = {"logprobs": True, "continuation": True}
     ids = {"token_ids": True, "token_prompts": True}
     assert plain(probe("ollama", ModelServer(think="hm"))) == full | {"reasoning_apart": True, "context_length": 4096}
-    assert plain(probe("openai", ModelServer(ids=True))) == full | ids | {"context_length": 4096}
+    assert plain(probe("openai", VllmServer())) == full | ids | {"context_length": 4096}
     assert plain(probe("llamacpp", ModelServer())) == full | ids | {"context_length": 4096}
 
 
@@ -46,22 +47,27 @@ def repeating(asked: Asked) -> str:
 @pytest.mark.parametrize(
     ("kind", "server", "name", "reason"),
     [
-        ("openai", {"continues": False}, "continuation", "opens a new turn"),
-        ("openai", {"continues": False, "opens_think": True}, "continuation", "opens a new turn"),
-        ("openai", {"say": repeating}, "continuation", "repeats the beginning"),
-        ("openai", {"counts": False}, "continuation", "count"),
-        ("openai", {"like_llama": True}, "token_prompts", "its /tokenize gives no ids for messages, as vLLM's does"),
-        ("openai", {"ids": True, "adds": 1}, "token_prompts", "counted as"),
-        ("ollama", {"counts": False}, "continuation", "count"),
-        ("ollama", {"renders": False}, "continuation", "does not render"),
-        ("ollama", {"adds": 1}, "continuation", "raw"),
-        ("llamacpp", {"adds": 1}, "continuation", "counted as"),
+        ("openai", ModelServer(continues=False), "continuation", "opens a new turn"),
+        ("openai", ModelServer(continues=False, opens_think=True), "continuation", "opens a new turn"),
+        ("openai", ModelServer(say=repeating), "continuation", "repeats the beginning"),
+        ("openai", ModelServer(counts=False), "continuation", "count"),
+        (
+            "openai",
+            ModelServer(like_llama=True),
+            "token_prompts",
+            "its /tokenize gives no ids for messages, as vLLM's does",
+        ),
+        ("openai", VllmServer(adds=1), "token_prompts", "counted as"),
+        ("ollama", ModelServer(counts=False), "continuation", "count"),
+        ("ollama", ModelServer(renders=False), "continuation", "does not render"),
+        ("ollama", ModelServer(adds=1), "continuation", "raw"),
+        ("llamacpp", ModelServer(adds=1), "continuation", "counted as"),
     ],
 )
 def test_a_server_that_silently_lacks_something_is_caught(
-    kind: str, server: dict[str, Any], name: str, reason: str
+    kind: str, server: ModelServer, name: str, reason: str
 ) -> None:
-    found = probe(kind, ModelServer(**server))
+    found = probe(kind, server)
     assert not getattr(found, name) and reason in found.reasons[name]
 
 
@@ -76,8 +82,10 @@ def test_a_llama_server_that_answers_to_every_name_is_asked_for_its_own() -> Non
     assert probe("openai", ModelServer(like_llama=True, names=("/models/toy.gguf",))).context_length == 4096
 
 
-@pytest.mark.parametrize(("server", "sent"), [({"like_llama": True}, True), ({"ids": True}, True), ({}, False)])
-def test_a_server_with_limits_of_its_own_is_told_that_there_are_none(server: dict[str, bool], sent: bool) -> None:
+@pytest.mark.parametrize(
+    ("server", "sent"), [(ModelServer(like_llama=True), True), (VllmServer(), True), (ModelServer(), False)]
+)
+def test_a_server_with_limits_of_its_own_is_told_that_there_are_none(server: ModelServer, sent: bool) -> None:
     """Or its traces would say another sampling than they had; others may refuse words that OpenAI does not know."""
 
     async def use(running: ModelServer) -> None:
@@ -90,7 +98,7 @@ def test_a_server_with_limits_of_its_own_is_told_that_there_are_none(server: dic
             body = running.requests[-1].body
             assert (body["top_k"], body["min_p"]) == (20, 0.1)
 
-    at(ModelServer(**server), use)
+    at(server, use)
 
 
 def test_refused_logprobs_are_not_asked_for_again() -> None:
@@ -130,7 +138,7 @@ def test_many_ask_and_the_server_is_probed_once(kind: str) -> None:
         assert all(one is found[0] for one in found) and found[0] == first
         assert len(server.requests) == 2 * asked
 
-    at(ModelServer(ids=True), use)
+    at(VllmServer() if kind == "openai" else ModelServer(), use)
 
 
 @pytest.mark.parametrize("cloud", [False, True])

@@ -35,7 +35,7 @@ def ask(
     sampled: list[int], *, corrects: bool = False, per_event: int = 1, chat: bool = False, **more: object
 ) -> Completion:
     async def run() -> Completion:
-        server = VllmServer(lambda prompt: sampled, corrects=corrects, tokens_per_event=per_event)
+        server = VllmServer(sample=lambda prompt: sampled, corrects=corrects, pieces=per_event)
         async with server, model_at("openai", server.url) as model:
             await model.probe()
             prompt = None if chat else tuple(await model.render(MESSAGES))  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def test_a_prompt_that_leaves_no_room_is_an_overflow() -> None:
 def test_sglang_is_as_exact_and_its_chat_is_not_asked_for_ids() -> None:
     async def run() -> None:
         sampled = [*TOKENIZER.encode("naïve ✅</code>"), TOKENIZER.end_id]
-        async with SglangServer(lambda prompt: sampled) as server, model_at("openai", server.url) as model:
+        async with SglangServer(sample=lambda prompt: sampled) as server, model_at("openai", server.url) as model:
             found = await model.probe()
             assert found.token_ids and found.token_prompts and "refused in chat" in found.reasons["return_token_ids"]
             prompt = tuple(await model.render(MESSAGES))  # type: ignore[attr-defined]
