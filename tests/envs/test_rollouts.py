@@ -1,18 +1,23 @@
-"""Rollouts by the demo model in a real sandbox: exact sequences, traces on disk, and what makes one unusable."""
+"""Rollouts in a real sandbox, by the demo model and by a server like vLLM: exact sequences, traces on disk, and what
+makes one unusable."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from envs.tokenizer import demo_tokenizer
+from fakes.vllm_server import VllmServer
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.plugins import load_plugin
+from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore
 from foretrace.envs.rollout_model import RolloutModel, check_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
@@ -20,46 +25,53 @@ from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import MASKED, UNKNOWN
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.base import ChatModel
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.sandbox.local import LocalSandbox
 from integrations.scoring import CLOSE, rescored
+from models.served import model_at
 
 PROBLEMS = list(Builtin().load())
 
 
-def make_rollouts(
-    runner: asyncio.Runner,
+async def roll(
     sandbox: LocalSandbox,
     protocol: str,
+    model: ChatModel,
     *,
-    model: Demo | None = None,
+    is_demo: bool = True,
+    problem: Problem = PROBLEMS[1],
+    max_tokens: int = 300,
     max_sequence_tokens: int = 2048,
     count: int = 3,
     keep_inexact: bool = False,
     traces: Path | None = None,
 ) -> list[Rollout]:
-    """Rollouts of one problem."""
-
-    async def run() -> list[Rollout]:
-        tokenizer, chosen = demo_tokenizer(), load_plugin("protocol", protocol)()
-        sink = TraceSink(str(traces) if traces else None, "test")
-        settings = RolloutSettings(
-            protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3, keep_inexact=keep_inexact
+    """Rollouts of one problem; `is_demo`: the tokenizer is the model's own."""
+    tokenizer, chosen = demo_tokenizer(), load_plugin("protocol", protocol)()
+    sink = TraceSink(str(traces) if traces else None, "test")
+    settings = RolloutSettings(
+        protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3, keep_inexact=keep_inexact
+    )
+    async with model:
+        gives_ids = await check_model(
+            model, tokenizer, chosen, need_logprobs=not keep_inexact, compare_tokenizer=is_demo
         )
-        async with model or Demo() as served:
-            gives_ids = await check_model(
-                served, tokenizer, chosen, need_logprobs=not keep_inexact, compare_tokenizer=model is None
-            )
-            connected = RolloutModel(served, tokenizer, gives_ids=gives_ids, max_sequence_tokens=max_sequence_tokens)
-            rollouts = RolloutRunner(settings, sandbox, tokenizer, sink)
-            sampling = Sampling(temperature=1.0, max_tokens=300)
-            try:
-                return [await rollouts.run(PROBLEMS[1], [connected], sampling) for _ in range(count)]
-            finally:
-                await sink.close()
+        connected = RolloutModel(model, tokenizer, gives_ids=gives_ids, max_sequence_tokens=max_sequence_tokens)
+        rollouts = RolloutRunner(settings, sandbox, tokenizer, sink)
+        sampling = Sampling(temperature=1.0, max_tokens=max_tokens)
+        try:
+            return [await rollouts.run(problem, [connected], sampling) for _ in range(count)]
+        finally:
+            await sink.close()
 
-    return runner.run(run())
+
+def make_rollouts(
+    runner: asyncio.Runner, sandbox: LocalSandbox, protocol: str, *, model: Demo | None = None, **given: Any
+) -> list[Rollout]:
+    """Rollouts by the demo model, or by one that does not behave as it does."""
+    return runner.run(roll(sandbox, protocol, model or Demo(), is_demo=model is None, **given))
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("inline", "tools", "interleaved", "structured")]
@@ -164,3 +176,55 @@ def test_a_rollout_that_fails_is_kept_with_its_error_and_done_under_another_numb
     assert [error.message for error in errors if error is not None] == ["gone"] * 4
     assert sorted(trace.key.rpartition("/")[2] for trace in stored) == ["0", "1", "2", "3"]
     assert all(trace.outcome.success is None and trace.outcome.reward is None for trace in stored)
+
+
+WORDS = "naïve ✅ é\u0301 \U0001f469\u200d\U0001f4bb 好"
+CODE = f"print('{WORDS}')"
+CALL = f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': CODE}}, ensure_ascii=False)}</tool_call>"
+SOLUTION = f"def two_sum(nums, target):\n    return []  # {WORDS}\n"
+SCRIPTS = {
+    "inline": [f"<think>{WORDS}\n{CALL}", f" {WORDS} {CALL}", f"Good ✅.</think>\n```python\n{SOLUTION}```"],
+    "interleaved_tools": [f"{WORDS}\n{CALL}", f"{WORDS}\n{CALL}", f"{WORDS}\n```python\n{SOLUTION}```"],
+    "tools": [f"<think>{WORDS}</think><code>\n{SOLUTION}</code>", f"<think>{WORDS}</think><verify>✅</verify>"],
+    "structured": [f"<plan>{WORDS}</plan><code>\n{SOLUTION}</code>", "<verify>✅</verify>"],
+    "interleaved": [f"<think>{WORDS}</think><code>\n{SOLUTION}</code>", "<verify>✅</verify>"],
+}
+
+
+@pytest.mark.parametrize("corrects", [False, True])
+@pytest.mark.parametrize("protocol", SCRIPTS)
+def test_every_token_is_exact_in_every_protocol(
+    protocol: str, corrects: bool, runner: asyncio.Runner, sandbox: LocalSandbox
+) -> None:
+    sampled: list[list[int]] = []
+    """The ids of each completion."""
+    turns = iter([*SCRIPTS[protocol], *["I am done."] * 20])
+    tokenizer = demo_tokenizer()
+
+    def sample(prompt: list[int]) -> list[int]:
+        if "two_sum" not in server.decode(prompt):  # it is asked what it can do
+            return tokenizer.encode("ok")
+        sampled.append([*tokenizer.encode(next(turns)), tokenizer.end_id])
+        return sampled[-1]
+
+    async def run() -> Rollout:
+        async with server:
+            model = model_at("openai", server.url)
+            (one,) = await roll(
+                sandbox, protocol, model, problem=PROBLEMS[0], max_tokens=600, max_sequence_tokens=4096, count=1
+            )
+            return one
+
+    server = VllmServer(sample=sample, corrects=corrects)
+    made = runner.run(run())
+    assert not made.why_unusable and made.sequence is not None and made.sequence.inexact == 0
+    sequence = made.sequence
+    trained = [
+        (token, logprob) for token, logprob in zip(sequence.masks, sequence.logprobs, strict=True) if token != MASKED
+    ]
+    assert all(logprob == -token / 1000 for token, logprob in trained)
+    assert {m.sampled.exact for m in made.trace.messages if m.sampled} == {"token"}
+    left = iter(token for ids in sampled for token in ids)
+    assert all(token in left for token, _ in trained), "in the order in which they were sampled"
+    assert len(trained) > 0.9 * sum(map(len, sampled[: len(SCRIPTS[protocol])]))
+    assert any(WORDS in m.content for m in made.trace.messages if m.author == "model")

@@ -28,11 +28,6 @@ _PATIENCE_S = 240.0
 MODULE = "foretrace.envs.atropos"
 
 
-def environment() -> dict[str, str]:
-    """No network, and no account of W&B."""
-    return {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
-
-
 class RunApi(Running):
     """The real trajectory server."""
 
@@ -53,19 +48,12 @@ def rows(path: Path) -> list[dict[str, Any]]:
 class Env:
     """`python -m foretrace.envs.atropos VERB --env.NAME VALUE ...` in a folder of its own."""
 
-    def __init__(self, verb: str, folder: Path, *more: str, **settings: Any) -> None:
+    def __init__(self, verb: str, folder: Path, **settings: Any) -> None:
         self.folder, self.log = folder, folder / f"{verb}.log"
-        told = {
-            "model": "demo",
-            "group_size": 4,
-            "max_token_length": 2048,
-            "max_tokens": 200,
-            "max_turns": 3,
-        } | settings
-        self.command = [verb, *more]
-        for name, value in told.items():
-            if value is not None:
-                self.command += [f"--{name}" if "." in name else f"--env.{name}", str(value)]
+        told = {"model": "demo", "group_size": 4, "max_token_length": 2048, "max_tokens": 200, "max_turns": 3}
+        self.command = [verb]
+        for name, value in (told | settings).items():
+            self.command += [f"--{name}" if "." in name or name == "config" else f"--env.{name}", str(value)]
         self._process: WarmProcess | None = None
 
     def start(self) -> Env:
@@ -111,11 +99,11 @@ class Env:
         return next((line for line in self.said().splitlines() if line.startswith("error: ")), "")
 
 
-def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", *more: str, **settings: Any) -> Env:
+def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **settings: Any) -> Env:
     """A run against a fake server, whose words have no ids and which is trusted with them."""
-    told = {"openai.base_url": url or None, "model": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
+    told = {"openai.base_url": url, "model": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
     told |= {"check_tokenizer": False, "on_mismatch": "flag", "max_turns": 2, "model_retries": 1}
-    return Env(verb, folder, *more, **(told | settings))
+    return Env(verb, folder, **(told | settings))
 
 
 @contextmanager
@@ -131,9 +119,9 @@ def serving(folder: Path, api: Running, **settings: Any) -> Iterator[Env]:
 class Trainer:
     """Registers with run-api, as a trainer does, and pulls batches."""
 
-    def __init__(self, api: Running, batch_size: int = 8, max_token_len: int = 2048, steps: int = 100) -> None:
+    def __init__(self, api: Running, batch_size: int = 8, max_token_len: int = 2048) -> None:
         self._url = api.url
-        self._told = {
+        told = {
             "wandb_group": "test",
             "wandb_project": "test",
             "batch_size": batch_size,
@@ -141,12 +129,9 @@ class Trainer:
             "checkpoint_dir": "checkpoints",
             "save_checkpoint_interval": -1,
             "starting_step": 0,
-            "num_steps": steps,
+            "num_steps": 100,
         }
-        self.register()
-
-    def register(self) -> None:
-        self._call("/register", self._told)
+        self._call("/register", told)
         self._call("/batch")  # environments are let in from here on
 
     def batch(self, env: Env) -> list[dict[str, Any]]:

@@ -16,9 +16,16 @@ from foretrace.core.store import TraceStore
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
+from atroposlib.envs.server_handling.server_manager import APIServerConfig
+from pydantic import ValidationError
+
+from foretrace.core.errors import Setting, UsageError
+from foretrace.envs.atropos.config import CodeTraceEnvConfig, render_error
+from foretrace.envs.atropos.environment import CodeTraceEnv
 from foretrace.models.demo_model import write_demo_model
-from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, run_api, serving, toy
+from integrations.atropos_runs import BIN, Env, Trainer, check_group, rows, run_api, serving, toy
 from integrations.llama_server import NAME, Running
+from integrations.warm import OFFLINE
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +69,7 @@ def test_process_that_wrote_nothing_fails(tokenizer: Path, tmp_path: Path) -> No
 def test_the_example_runs(tmp_path: Path) -> None:
     script = Path(__file__).resolve().parents[2] / "examples" / "rl" / "atropos.sh"
     path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
-    subprocess.run([script], cwd=tmp_path, env=os.environ | environment() | path, check=True)
+    subprocess.run([script], cwd=tmp_path, env=os.environ | OFFLINE | path, check=True)
     for group in rows(tmp_path / "data" / "code_trace.jsonl"):
         check_group(group, differ=False)
 
@@ -70,7 +77,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:
     config = tmp_path / "env.yaml"
     config.write_text("env:\n  protocol: tools\n  total_steps: 3\n  seed: 5\n", encoding="utf-8")
-    env = Env("process", tmp_path, "--config", str(config), traces_dir="traces", use_wandb=True).start()
+    env = Env("process", tmp_path, config=config, traces_dir="traces", use_wandb=True).start()
     assert env.wait() == 0, env.said()
     groups = rows(tmp_path / "data" / "code_trace.jsonl")
     assert len(groups) == 3
@@ -119,24 +126,11 @@ def test_a_data_generator_of_atropos_takes_it(api: Running, tmp_path: Path, toke
     command += ["--num-seqs-to-save", "4", "--tasks-per-step", "2"]
     with serving(tmp_path, api, ensure_scores_are_not_same=False):
         done = subprocess.run(
-            [str(part) for part in command], capture_output=True, timeout=300, env={**environment(), "PATH": "/usr/bin"}
+            [str(part) for part in command], capture_output=True, timeout=300, env={**OFFLINE, "PATH": "/usr/bin"}
         )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     written = rows(out)
     assert len(written) >= 4 and all(row["score"] > 0 for row in written)
-
-
-def test_the_example_trainer_collates_it(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the example trainer needs torch")
-    from example_trainer.data import pad_data_to_good_offset
-
-    env = Env("process", tmp_path, total_steps=2).start()
-    assert env.wait() == 0, env.said()
-    groups = [group | {"overrides": group.get("overrides")} for group in rows(tmp_path / "data" / "code_trace.jsonl")]
-    tokens, labels, advantages, _, logprobs = pad_data_to_good_offset({"batch": groups}, 4)
-    assert logprobs is not None and len(tokens) == len(labels) == len(advantages) == len(logprobs) == 2
-    for label, logprob in zip(labels, logprobs, strict=True):
-        assert ((label == -100) == (logprob == 1.0)).all()
 
 
 # --- model servers
@@ -163,13 +157,6 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
     assert any(trace.outcome.metrics["turns"] > 1 for trace in traces)
 
 
-def test_a_server_without_logprobs_is_refused_at_the_start(tokenizer: Path, tmp_path: Path) -> None:
-    with model_serving(ModelServer(logprobs=False)) as server:
-        env = toy(server.url, tokenizer, tmp_path, on_mismatch="drop").start()
-        assert env.wait() == 2
-    assert "gives no logprobs" in env.errors() and "Traceback" not in env.said()
-
-
 def test_logprobs_that_fit_no_ids_are_dropped_and_said_and_the_run_gives_up(tokenizer: Path, tmp_path: Path) -> None:
     with model_serving(ModelServer(say=lambda asked: "return x1 + y22")) as server:
         env = toy(server.url, tokenizer, tmp_path, on_mismatch="drop", group_size=2, give_up_after=2).start()
@@ -182,42 +169,90 @@ def test_logprobs_that_fit_no_ids_are_dropped_and_said_and_the_run_gives_up(toke
 
 
 @pytest.mark.parametrize(
-    ("settings", "code", "said"),
+    ("verb", "settings", "code", "said"),
     [
-        ({"tokenizer_name": "nowhere/at-all/here"}, 2, "the tokenizer nowhere/at-all/here cannot be loaded"),
-        ({"max_token_length": 50}, 2, "max_token_length 50 is too small: the shortest prompt has"),
-        ({"traces_dir": "file/traces"}, 1, "cannot write"),
-        ({"data_path_to_save_groups": "file/x.jsonl"}, 1, "File exists: 'file'"),
-        ({"protocol": "nonsense"}, 2, "unknown protocol 'nonsense'"),
-        ({"problems": "jsonl:missing.jsonl"}, 1, "missing.jsonl"),
-        ({"group_size": 0}, 2, "group_size: Input should be greater"),
-        ({"model_options": "think", "model": "ollama:toy", "tokenizer_name": "t"}, 2, "NAME=VALUE"),
+        ("process", {"tokenizer_name": "nowhere/at-all/here"}, 2, "the tokenizer nowhere/at-all/here cannot be loaded"),
+        ("process", {"max_token_length": 50}, 2, "max_token_length 50 is too small: the shortest prompt has"),
+        ("process", {"traces_dir": "file/traces"}, 1, "cannot write"),
+        ("process", {"data_path_to_save_groups": "file/x.jsonl"}, 1, "File exists: 'file'"),
+        ("process", {"protocol": "nonsense"}, 2, "unknown protocol 'nonsense'"),
+        ("process", {"problems": "jsonl:missing.jsonl"}, 1, "missing.jsonl"),
+        ("process", {"group_size": 0}, 2, "group_size: Input should be greater"),
+        ("process", {"model_options": "think", "model": "ollama:toy", "tokenizer_name": "t"}, 2, "NAME=VALUE"),
+        ("process", {"config": "env.yaml"}, 2, "protokol"),
+        ("evaluate", {"data_dir_to_save_evals": "evals"}, 1, "evals/metrics.json"),
+        ("serve", {"group_size": 1}, 2, "group_size 1: Atropos drops groups"),
+        ("serve", {}, 1, "run-api does not answer"),
     ],
 )
-def test_a_bad_setting_is_one_line_and_the_right_code(
-    settings: dict[str, Any], code: int, said: str, tmp_path: Path
+def test_a_bad_setting_or_place_is_one_line_and_the_right_code(
+    verb: str, settings: dict[str, Any], code: int, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    env = Env("process", tmp_path, total_steps=1, **settings).start()
+    (tmp_path / "env.yaml").write_text("env:\n  protokol: tools\n", encoding="utf-8")
+    (tmp_path / "evals" / "metrics.json").mkdir(parents=True)
+    place = {"rollout_server_url": "http://127.0.0.1:9"} if verb == "serve" else {}
+    env = Env(verb, tmp_path, **(place | settings)).start()
     assert env.wait() == code, env.said()
     assert said in env.errors() and "Traceback" not in env.said()
+    assert ("run-api" in env.errors()) == ("run-api" in said)
 
 
-def test_an_evaluation_that_cannot_be_written_says_where(tmp_path: Path) -> None:
-    (tmp_path / "evals" / "metrics.json").mkdir(parents=True)
-    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals").start()
-    assert env.wait() == 1, env.said()
-    assert "evals/metrics.json" in env.errors() and "Traceback" not in env.said()
+# --- settings that cannot be honoured
 
 
-def test_an_unknown_setting_in_yaml_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "env.yaml").write_text("env:\n  protokol: tools\n", encoding="utf-8")
-    env = Env("process", tmp_path, "--config", "env.yaml").start()
-    assert env.wait() == 2
-    assert "protokol" in env.errors() and "Traceback" not in env.said()
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("thinking_mode", True),
+        ("reasoning_effort", "high"),
+        ("max_reasoning_tokens", 2048),
+        ("custom_thinking_prompt", "Think."),
+        ("temperature", 0.0),
+        ("top_p", 1.5),
+        ("group_size", 0),
+        ("limit", 0),
+        ("nonsense", 1),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=name):
+        CodeTraceEnvConfig(**{name: value})
 
 
-def test_a_run_api_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
-    env = Env("serve", tmp_path, rollout_server_url="http://127.0.0.1:9").start()
-    assert env.wait() == 1
-    assert "run-api does not answer" in env.errors() and "Traceback" not in env.said()
+@pytest.mark.parametrize(
+    ("settings", "servers", "testing", "said"),
+    [
+        ({"model": "demo"}, {}, True, "give model='demo'"),
+        ({"model": "dmo"}, {}, False, r"unknown model 'dmo'.*ollama"),
+        ({"model": "openai:toy"}, {}, False, "tokenizer_name is missing"),
+        ({"model": "demo"}, {"num_max_requests_at_once": 0}, False, "concurrency=0: choose 1 or more"),
+    ],
+)
+def test_an_environment_that_cannot_run_is_refused(
+    settings: dict[str, Any], servers: dict[str, Any], testing: bool, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        CodeTraceEnv(CodeTraceEnvConfig(**settings), [APIServerConfig(**servers)], testing=testing)
+
+
+def test_no_verb_is_answered_with_the_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["atropos"])
+    with pytest.raises(SystemExit) as ended:
+        CodeTraceEnv.cli()
+    assert ended.value.code == 2 and "serve|process|evaluate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("allow_weak_isolation", "api_key", "api_key_env", "base_url", "concurrency", "context_length", "max_tokens"),
+        *("max_turns", "options", "path", "retries", "sandbox", "temperature", "timeout_s", "top_p", "workers"),
+    ],
+)
+def test_an_error_names_an_option_that_there_is(name: str) -> None:
+    option = render_error(UsageError("give ", Setting(name))).removeprefix("give --").split()[0]
+    part, _, field = option.partition(".")
+    assert field in {"env": CodeTraceEnvConfig, "openai": APIServerConfig}[part].model_fields

@@ -20,7 +20,7 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 
 from foretrace.envs.train_sequence import make_sequence
 from foretrace.models.demo_model import write_demo_model
-from integrations.atropos_runs import END, Env, Trainer, check_group, rows, run_api, serving, toy
+from integrations.atropos_runs import END, Trainer, check_group, rows, run_api, serving, toy
 from integrations.llama_server import Running
 
 pytestmark = pytest.mark.integration
@@ -110,12 +110,6 @@ def test_a_group_that_is_larger_than_a_batch_ends_the_run(api: Running, tmp_path
     with serving(tmp_path, api, group_size=4) as env:
         assert env.wait() == 2, env.said()
     assert "choose a smaller --env.group_size or a larger batch" in env.errors() and "Traceback" not in env.said()
-
-
-def test_groups_of_one_are_refused_before_run_api_is_asked(tmp_path: Path) -> None:
-    env = Env("serve", tmp_path, group_size=1, rollout_server_url="http://127.0.0.1:9").start()
-    assert env.wait() == 2, env.said()
-    assert "group_size 1: Atropos drops groups" in env.errors() and "run-api" not in env.said()
 
 
 # --- evaluation in the middle

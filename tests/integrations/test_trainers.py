@@ -16,7 +16,7 @@ import pytest
 
 import foretrace
 from integrations.conftest import Built
-from integrations.tiny import START, make_model, text_of, turns
+from integrations.tiny import QUIET_ON_CPU, START, make_model, text_of, turns
 
 pytestmark = pytest.mark.integration
 GENERATION_PROMPT = f"{START}assistant\n"
@@ -24,7 +24,6 @@ STEPS = 3
 TRL_DEFAULT_LENGTH = 1024
 Case = tuple[str | bool, ...]
 """What one training example is: its text without loss, its text with loss, and what else tells it apart."""
-Say = Callable[[str], None]
 
 
 class Sequence(NamedTuple):
@@ -54,9 +53,6 @@ class Tally:
         self.tokenizer = tokenizer
         self.expected = Counter(expected)
         self.seen: Counter[Case] = Counter()
-        self.tokens = 0
-        """Tokens that bore loss."""
-        self.batches = 0
 
     def read(self, sequence: Sequence) -> tuple[str, str]:
         """Text without and with loss; their tokens are counted against our own tokenising of the two texts."""
@@ -64,7 +60,6 @@ class Tally:
         assert all(sequence.bears_loss[start:]), "loss on something before the completion's end"
         before, after = self.decode(sequence.ids[:start]), self.decode(sequence.ids[start:])
         assert len(sequence.ids) - start == self.count(before + after) - self.count(before)
-        self.tokens += len(sequence.ids) - start
         return before, after
 
     def take(self, case: Case) -> None:
@@ -113,7 +108,6 @@ def check_trajectories(tally: Tally, batch: dict[str, Any]) -> None:
             before = bears
         texts = [tally.decode(run) for run in runs]
         assert [len(run) for run in runs] == [tally.count(text) for text in texts]
-        tally.tokens += sum(map(len, runs))
         tally.take((tally.decode(sequence.ids), *texts))
 
 
@@ -160,12 +154,7 @@ def train(kind: str, rows: Any, tokenizer: Any, folder: Path, **settings: Any) -
         per_device_train_batch_size=2,
         learning_rate=5e-3,
         lr_scheduler_type="constant",
-        logging_steps=1,
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
-        use_cpu=True,
-        bf16=False,
+        **QUIET_ON_CPU,
         **settings,
     )
     steps: list[dict[str, Any]] = []
@@ -187,60 +176,39 @@ def train(kind: str, rows: Any, tokenizer: Any, folder: Path, **settings: Any) -
     return Trained(trainer, steps, losses)
 
 
-def check_all(trained: Trained, tally: Tally, check: Callable[[Tally, dict[str, Any]], None]) -> str:
+def check_all(trained: Trained, tally: Tally, check: Callable[[Tally, dict[str, Any]], None]) -> None:
     """Check the batches of the steps, then one whole pass: every row once, nothing cut, nothing else."""
     for batch in trained.steps:
         check(tally, batch)
-    at_steps = tally.tokens
     tally.seen.clear()
     for batch in trained.trainer.get_train_dataloader():
         check(tally, batch)
-        tally.batches += 1
     lost = tally.expected - tally.seen
     assert tally.seen == tally.expected, f"{lost.total()} rows of the dataset were not in the batches"
-    return (
-        f"{len(trained.steps)} steps and {tally.batches} batches, {tally.seen.total()} rows, "
-        f"{at_steps} + {tally.tokens - at_steps} tokens with loss; "
-        f"loss {trained.losses[0]:.3f} -> {trained.losses[-1]:.3f}"
-    )
 
 
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Print past pytest's capture: the figures of this proof."""
-
-    def show(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n  {text}", end=" ", flush=True)
-
-    return show
-
-
-def test_sft_on_proposer(built: Built, tokenizer: Any, tmp_path: Path, say: Say):
-    rows = built.load("proposer")
-    cases = expect(rows, "completion")
+@pytest.mark.parametrize(
+    ("kind", "config", "columns", "check"),
+    [
+        ("SFT", "proposer", ["completion"], check_plain),
+        ("DPO", "verifier", ["chosen", "rejected"], check_pairs),
+        ("KTO", "verifier_unpaired", ["completion", "label"], check_unpaired),
+    ],
+)
+def test_each_row_of_a_config_bears_loss_on_its_completion(
+    built: Built, tokenizer: Any, tmp_path: Path, kind: str, config: str, columns: list[str], check: Any
+):
+    rows = built.load(config)
+    cases = expect(rows, *columns)
     length = longest(tokenizer, cases)
-    assert length > TRL_DEFAULT_LENGTH, "prompts too short to show what a default limit cuts"
-    trained = train("SFT", rows, tokenizer, tmp_path, max_length=length)
-    say("SFT on proposer: " + check_all(trained, Tally(tokenizer, cases), check_plain))
-    assert trained.losses[-1] < trained.losses[0]
+    trained = train(kind, rows, tokenizer, tmp_path, max_length=length)
+    check_all(trained, Tally(tokenizer, cases), check)
+    if kind == "SFT":
+        assert length > TRL_DEFAULT_LENGTH, "prompts too short to show what a default limit cuts"
+        assert trained.losses[-1] < trained.losses[0]
 
 
-def test_dpo_on_verifier(built: Built, tokenizer: Any, tmp_path: Path, say: Say):
-    rows = built.load("verifier")
-    cases = expect(rows, "chosen", "rejected")
-    trained = train("DPO", rows, tokenizer, tmp_path, max_length=longest(tokenizer, cases))
-    say("DPO on verifier: " + check_all(trained, Tally(tokenizer, cases), check_pairs))
-
-
-def test_kto_on_verifier_unpaired(built: Built, tokenizer: Any, tmp_path: Path, say: Say):
-    rows = built.load("verifier_unpaired")
-    cases = expect(rows, "completion", "label")
-    trained = train("KTO", rows, tokenizer, tmp_path, max_length=longest(tokenizer, cases))
-    say("KTO on verifier_unpaired: " + check_all(trained, Tally(tokenizer, cases), check_unpaired))
-
-
-def test_sft_on_trajectories(built: Built, tokenizer: Any, tmp_path: Path, say: Say):
+def test_sft_on_trajectories(built: Built, tokenizer: Any, tmp_path: Path):
     import datasets
 
     rows = built.load("trajectories")
@@ -248,10 +216,8 @@ def test_sft_on_trajectories(built: Built, tokenizer: Any, tmp_path: Path, say: 
     assert made["key"] == rows["key"]
     length = max(map(len, made["input_ids"]))
     assert length > TRL_DEFAULT_LENGTH
-    cases = expect_trajectories(rows)
     trained = train("SFT", made, tokenizer, tmp_path, max_length=length)
-    told = check_all(trained, Tally(tokenizer, cases), check_trajectories)
-    say(f"SFT on trajectories: {told}; {sum(len(case) - 1 for case in cases)} trained messages")
+    check_all(trained, Tally(tokenizer, expect_trajectories(rows)), check_trajectories)
     assert trained.losses[-1] < trained.losses[0]
 
 

@@ -1,4 +1,4 @@
-"""TRL's own `GRPOTrainer` takes steps on foretrace's rewards and rollouts, with the demo model's weights.
+"""TRL's own `GRPOTrainer` takes steps on foretrace's rollouts and environments, with the demo model's weights.
 
 Rewards are judged again here from the text of the completions, without protocols and episodes: by the code in it and
 the problem's hidden tests. Tokens are held against a forward pass of the model and against what the episodes recorded.
@@ -7,8 +7,10 @@ the problem's hidden tests. Tokens are held against a forward pass of the model 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
+import runpy
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,10 @@ import pytest
 
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Problem
+from foretrace.core.store import read_traces
 from foretrace.envs.trl import (
+    EnvironmentFactory,
+    ToolCalls,
     prompt_dataset,
     reward_from_rollout,
     rollout_func,
@@ -27,12 +32,15 @@ from foretrace.envs.trl import (
 )
 from foretrace.models.base import Server
 from foretrace.models.servers.llamacpp import LlamaCpp
+from foretrace.registry import load_problems
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import Running
+from integrations.tiny import QUIET_ON_CPU
 from sandbox.boxes import skip_if_refused
 
 pytestmark = pytest.mark.integration
+ROOT = Path(__file__).resolve().parents[2]
 GROUP, STEPS, MOST, KNOWN = 4, 2, 400, 10
 """The demo model knows ten problems."""
 BOX = SandboxSettings(workers=2, allow_weak_isolation=True)
@@ -107,12 +115,8 @@ def made(
         max_completion_length=MOST,
         temperature=temperature,
         learning_rate=1e-4,
-        logging_steps=1,
-        report_to=[],
-        save_strategy="no",
-        use_cpu=True,
-        bf16=False,
         seed=3,
+        **QUIET_ON_CPU,
     )
     return GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
@@ -271,7 +275,7 @@ def test_the_first_try_of_the_docs_runs(
     except SandboxError as error:
         skip_if_refused(error)
         raise
-    page = (Path(__file__).resolve().parents[2] / "docs" / "rl.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "rl.md").read_text(encoding="utf-8")
     (code, _, output), *_ = re.findall(r"```python\n(from trl.*?)```(.*?)```text\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -306,3 +310,88 @@ def test_rollouts_by_a_server(folder: Path, tokenizer: Any, llama: Running, prot
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     assert None not in output["reward"]
     assert check_tokens(output, [rescored(model, output, row, 1.0) for row in range(4)], tokenizer) > 0
+
+
+def test_every_trained_token_was_sampled_and_the_reward_is_the_episodes(folder: Path, tmp_path: Path) -> None:
+    """The tool loop is TRL's, the replies are written here: every second member of a group gives up after a wrong
+    answer; the others correct and submit it."""
+    import trl
+    from transformers import AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
+    steps, group = 3, 2
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = Path(trl.__file__).with_name("chat_templates").joinpath("qwen3.jinja").read_text()
+    problems = {problem.statement: problem for problem in load_problems("builtin", None, 3)}
+
+    def call(name: str, **arguments: str) -> str:
+        return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+    class Scripted(GRPOTrainer):
+        sampled: list[list[int]]
+        trained: list[tuple[list[int], list[int]]]
+
+        def _generate_single_turn(self, prompt_ids: Any, *given: Any, **named: Any) -> Any:
+            replies = [self._reply(number, tokenizer.decode(ids)) for number, ids in enumerate(prompt_ids)]
+            ids = [tokenizer.encode(reply + "<|im_end|>", add_special_tokens=False) for reply in replies]
+            self.sampled += ids
+            return ids, None
+
+        def _reply(self, number: int, prompt: str) -> str:
+            problem = next(problem for statement, problem in problems.items() if statement.strip() in prompt)
+            turn = prompt.count("<tool_response>")
+            if not turn:
+                return call("run_tests", code=f"def {problem.entry_point}(*given): return None")
+            if "gives up" in prompt or (turn == 1 and len(self.sampled) % 2):
+                return "It gives up."
+            right = call("run_tests", code=problem.reference)
+            return [right, call("submit"), "It is done."][turn - 1]
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            output = super()._generate_and_score_completions(inputs)
+            for row in range(len(inputs)):
+                ids, mask = (output[name][row].tolist() for name in ("completion_ids", "tool_mask"))
+                own = output["completion_mask"][row].tolist()
+                self.trained.append((ids, [one * other for one, other in zip(mask, own, strict=True)]))
+            return output
+
+    environments = EnvironmentFactory(sandbox_settings=BOX, traces_dir=str(tmp_path / "traces"))
+    config = GRPOConfig(
+        str(tmp_path / "out"),
+        max_steps=steps,
+        per_device_train_batch_size=group,
+        num_generations=group,
+        max_completion_length=900,
+        seed=1,
+        **QUIET_ON_CPU,
+    )
+    trainer = Scripted(
+        str(folder),
+        args=config,
+        train_dataset=prompt_dataset("builtin", ToolCalls(), limit=3),
+        processing_class=tokenizer,
+        environment_factory=environments,
+    )
+    trainer.sampled, trainer.trained = [], []
+    trainer.train()
+    environments.close()
+    traces = list(read_traces(tmp_path / "traces"))
+    assert len(traces) == len(trainer.trained) == steps * group
+    assert all(trace.outcome.error is None and trace.outcome.metrics["turns"] >= 1 for trace in traces)
+    rewards = logged(trainer, "reward")
+    mean = sum(trace.outcome.reward or 0.0 for trace in traces) / len(traces)
+    assert sum(rewards) / steps == pytest.approx(mean) and max(t.outcome.reward or 0.0 for t in traces) >= 1.0
+    said = sorted(token for ids in trainer.sampled for token in ids)
+    learned = [[i for i, on in zip(ids, mask, strict=True) if on] for ids, mask in trainer.trained]
+    assert sorted(token for ids in learned for token in ids) == said
+    masked = [tokenizer.decode([i for i, on in zip(ids, mask, strict=True) if not on]) for ids, mask in trainer.trained]
+    assert all("<tool_response>" in text for text in masked)
+    assert not any("<tool_response>" in tokenizer.decode(ids) for ids in learned)
+
+
+@pytest.mark.parametrize("name", ["trl_environment.py", "trl_rollouts.py"])
+def test_the_examples_run(offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    trainer = runpy.run_path(str(ROOT / "examples" / "rl" / name))["trainer"]
+    assert trainer.state.global_step == trainer.args.max_steps
+    assert len((ROOT / "examples" / "rl" / name).read_text().splitlines()) <= 30

@@ -6,6 +6,15 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+QUIET_ON_CPU: dict[str, Any] = {
+    "logging_steps": 1,
+    "report_to": "none",
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "use_cpu": True,
+    "bf16": False,
+}
+"""Settings of TRL's trainers in these tests."""
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 TEMPLATE = (
     "{%- if tools %}{{ '<|im_start|>system\\n# Tools\\n' }}"

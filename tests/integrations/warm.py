@@ -25,7 +25,7 @@ _HEAVY = [
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(_HEAVY)
-_OFFLINE = {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 
 
 class WarmProcess:
@@ -47,9 +47,9 @@ class WarmProcess:
         setup: str = "",
         environment: dict[str, str] | None = None,
     ) -> None:
-        given = dict(os.environ) | _OFFLINE | (environment or {})
+        given = dict(os.environ) | OFFLINE | (environment or {})
         self._process = _CONTEXT.Process(target=_run, args=(module, arguments, str(folder), str(log), setup, given))
-        with mock.patch.dict(os.environ, _OFFLINE):  # the libraries look at these when they are imported
+        with mock.patch.dict(os.environ, OFFLINE):  # the libraries look at these when they are imported
             self._process.start()
 
     def poll(self) -> int | None:
