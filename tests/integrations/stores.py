@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretrace.objectstores import objects
-from foretrace.objectstores.objects import S3Objects
+from foretrace.objectstores.objects import Objects
 
 
 def use_server(patch: pytest.MonkeyPatch, url: str) -> None:
@@ -25,7 +25,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in names}
 
 
-def read_objects(bucket: S3Objects, folder: str) -> dict[str, bytes]:
+def read_objects(bucket: Objects, folder: str) -> dict[str, bytes]:
     """All objects below a name."""
     names = [name for name in bucket.list_names() if name.startswith(f"{folder}/")]
     return {name.removeprefix(f"{folder}/"): bucket.get(name).data for name in names}  # type: ignore[union-attr]

@@ -22,17 +22,8 @@ from integrations.scoring import CLOSE, rescored, spelled
 pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-c", "import sys; from foretrace.cli.main import main; sys.exit(main())"]
 STOPS = ("</code>", "</verify>")
-PROBLEMS = [
-    "--problems",
-    "builtin",
-    "--temperature",
-    "1",
-    "--limit",
-    "5",
-    "--max-tokens",
-    "400",
-    "--allow-weak-isolation",
-]
+PROBLEMS = ["--problems", "builtin", "--limit", "5", "--allow-weak-isolation"]
+PROBLEMS += ["--temperature", "1", "--max-tokens", "400"]
 
 
 def run(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:

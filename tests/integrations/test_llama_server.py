@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
-from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.errors import ModelError
 from foretrace.episodes.episode import make_view
 from foretrace.models.base import Server
 from foretrace.models.servers.demo import Demo
@@ -86,15 +86,6 @@ def test_what_the_probe_finds(llama: Running) -> None:
     chat = with_model(llama, "openai", lambda model: model.probe())
     assert chat.logprobs and chat.continuation and not chat.token_ids and not chat.token_prompts
     assert "/tokenize" in chat.reasons["token_prompts"] and chat.reasons["token_ids"]
-
-
-def test_another_model_than_the_one_that_is_served(llama: Running) -> None:
-    async def use() -> None:
-        async with LlamaCpp("qwen3", Server(base_url=llama.url)) as model:
-            with pytest.raises(ModelError, match="it has demo-model"):
-                await model.probe()
-
-    asyncio.run(use())
 
 
 def test_a_greedy_reply_is_the_one_of_numpy(llama: Running) -> None:
@@ -196,13 +187,6 @@ def test_a_reply_that_fills_the_context_ends_there(llama: Running) -> None:
     )
     assert done.finish == "length" and done.extra["truncated"]
     assert len(prompt) + len(done.token_ids) <= 4096
-
-
-def test_ids_of_no_token_are_refused(llama: Running) -> None:
-    with pytest.raises(ModelError, match="invalid tokens"):
-        said(llama, "llamacpp", messages=(), prompt_ids=(1, 99_999))
-    with pytest.raises(UsageError, match="cannot take a prompt of token ids"):
-        said(llama, "openai", messages=(), prompt_ids=(1, 2))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import pytest
 
 import foretrace
 from integrations.conftest import Built
-from integrations.tiny import QUIET_ON_CPU, START, make_model, text_of, turns
+from integrations.tiny import QUIET_ON_CPU, START, make_model, text_of, train_spaced_tokenizer, turns
 
 pytestmark = pytest.mark.integration
 GENERATION_PROMPT = f"{START}assistant\n"
@@ -221,6 +222,23 @@ def test_sft_on_trajectories(built: Built, tokenizer: Any, tmp_path: Path):
     assert trained.losses[-1] < trained.losses[0]
 
 
+def test_a_tokenizer_that_puts_a_space_before_every_text(built: Built, corpus: list[str]):
+    """Its texts cannot be cut; the labels are found by offsets, and the ids are those of the whole text."""
+    rows = built.load("trajectories")
+    spaced = train_spaced_tokenizer(corpus)
+    assert spaced("\na")["input_ids"] != spaced("\n")["input_ids"] + spaced("a")["input_ids"]
+    compared = 0
+    for row, made in zip(rows, foretrace.tokenize(rows, spaced), strict=True):
+        chat = turns(row["messages"], row["tools"])
+        assert made["input_ids"] == spaced(text_of(chat), add_special_tokens=False)["input_ids"]
+        pairs = zip(made["input_ids"], made["labels"], strict=True)
+        runs = [[token for token, _ in run] for bears, run in groupby(pairs, lambda pair: pair[1] != -100) if bears]
+        wanted = [turn.body for turn in chat if turn.trained]
+        assert [spaced.decode(run, clean_up_tokenization_spaces=False) for run in runs] == wanted
+        compared += len(wanted)
+    assert compared > 100
+
+
 # Controls: the checks above fail on what they are for.
 
 
@@ -232,3 +250,12 @@ def test_control_the_trainers_default_limit_is_seen(built: Built, tokenizer: Any
     assert trained.trainer.args.max_length == TRL_DEFAULT_LENGTH
     with pytest.raises(AssertionError):
         check_all(trained, Tally(tokenizer, cases), check_plain)
+
+
+def test_control_newlines_merge_in_this_tokenizer_and_not_across_our_cuts(built: Built, tokenizer: Any):
+    """Some trained messages begin with a newline: tokenized at once, they would share a token with the prompt."""
+    rows = built.load("trajectories")
+    bodies = [t.body for row in rows for t in turns(row["messages"]) if t.trained and t.body.startswith("\n")]
+    assert bodies
+    merged = tokenizer("assistant\n" + bodies[0])["input_ids"]
+    assert merged != tokenizer("assistant\n")["input_ids"] + tokenizer(bodies[0])["input_ids"]

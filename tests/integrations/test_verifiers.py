@@ -247,13 +247,6 @@ def test_a_deadline_is_a_limit_and_no_error(vf_eval: Eval) -> None:
     assert trace["rewards"]["reward"]["score"] == outcome["reward"]
 
 
-def test_a_bad_protocol_is_refused_before_any_work(vf_eval: Eval) -> None:
-    done = vf_eval("http://127.0.0.1:1", "-n", 1, "--env.agent.harness.protocol", "inline")
-    words = " ".join(done.told.replace("│", " ").split())
-    assert done.code == 1 and "the verifiers library records whole turns only" in words and "Traceback" not in words
-    assert not (vf_eval.folder / "out").exists()
-
-
 ABSENT = """
 from foretrace.core.errors import SandboxError, Setting
 from foretrace.sandbox.local import LocalSandbox
@@ -276,6 +269,7 @@ def test_what_no_episode_could_do_without_ends_the_run(vf_eval: Eval) -> None:
 @pytest.mark.parametrize(
     ("part", "name", "value", "told"),
     [
+        ("harness", "protocol", "inline", "the verifiers library records whole turns only"),
         ("harness", "sandbox", "nope", "unknown sandbox 'nope'"),
         ("harness", "max_turns", 0, "greater than or equal to 1"),
         ("harness", "nope", 1, "not permitted"),

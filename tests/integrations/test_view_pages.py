@@ -119,14 +119,18 @@ def open_tab(browser: Any) -> Iterator[Callable[..., Tab]]:
         tab.context.close()
 
 
+def make_pages(place: Path, traces: list[Trace]) -> tuple[Path, Path]:
+    """The page of these traces in a folder, and as one file."""
+    write_traces(traces, place / "traces")
+    foretrace.view(place / "traces", out=place / "view")
+    foretrace.view(place / "traces", single=place / "single.html")
+    return place / "view" / "index.html", place / "single.html"
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same odd traces as a folder and as one file."""
-    place = tmp_path_factory.mktemp("pages")
-    write_traces(make_odd_traces(), place / "traces")
-    foretrace.view(place / "traces", out=place / "view")
-    foretrace.view(place / "traces", single=place / "single.html")
-    return {"folder": place / "view" / "index.html", "single": place / "single.html"}
+    return dict(zip(("folder", "single"), make_pages(tmp_path_factory.mktemp("pages"), make_odd_traces()), strict=True))
 
 
 @pytest.mark.parametrize("form", ["folder", "single"])
@@ -173,11 +177,10 @@ def check_nothing_is_markup(tab: Tab) -> None:
     assert tab.page.eval_on_selector_all("main *, dialog *", handlers) == 0
 
 
-@pytest.mark.parametrize("form", ["out", "single"])
-def test_no_field_of_a_trace_can_run(tmp_path: Path, open_tab: Callable[..., Tab], form: str) -> None:
+@pytest.mark.parametrize("form", [0, 1])
+def test_no_field_of_a_trace_can_run(tmp_path: Path, open_tab: Callable[..., Tab], form: int) -> None:
     """Every text of the record is hostile, by its schema: all parts of the page, all dialogs, all that is folded."""
-    write_traces([make_filled_trace(key, success=key == "a") for key in "ab"], tmp_path / "traces")
-    page = Path(foretrace.view(tmp_path / "traces", **{form: tmp_path / "v.html"}).page)
+    page = make_pages(tmp_path, [make_filled_trace(key, success=key == "a") for key in "ab"])[form]
     tab = open_tab()
     for place in ("", "#=runs"):
         tab.open(page, place)
@@ -302,11 +305,8 @@ def test_all_texts_are_searched_where_that_is_ticked(
 ) -> None:
     task = Message(role="user", author="user", content="What was it?")
     said = [Message(role="assistant", author="model", content=f"It was the {animal}.") for animal in ("Otter", "newt")]
-    write_traces([make_trace((task, message), f"k{n}") for n, message in enumerate(said)], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
-    foretrace.view(tmp_path / "traces", single=tmp_path / "v.html")
     tab = open_tab()
-    for page in (tmp_path / "v" / "index.html", tmp_path / "v.html"):
+    for page in make_pages(tmp_path, [make_trace((task, message), f"k{n}") for n, message in enumerate(said)]):
         tab.open(page)
         tab.page.get_by_label("search traces").fill("the OTTER")
         tab.wait_for("#results .empty")
@@ -328,10 +328,8 @@ def test_a_long_task_leaves_the_steps_in_sight(tmp_path: Path, open_tab: Callabl
         role="user", author="user", content="It breaks.\n\n" + "A long line of an issue, with details. " * 400
     )
     said = Message(role="assistant", author="model", content="Mended.")
-    write_traces([make_trace((issue, said), "k")], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     tab = open_tab()
-    tab.open(tmp_path / "v" / "index.html", "#k")
+    tab.open(make_pages(tmp_path, [make_trace((issue, said), "k")])[0], "#k")
     step = tab.page.locator(".step").bounding_box()
     assert step is not None and step["y"] < 800
     tab.page.get_by_role("button", name="show").click()
@@ -366,10 +364,8 @@ def test_the_list_is_put_in_order_without_its_columns(tmp_path: Path, open_tab: 
     """By date, and back to how it is stored; a phone shows no heads of columns."""
     days = {"a": "2026-01-02", "b": None, "c": "2026-01-03", "d": "2026-01-01"}
     said = [Message(role="assistant", author="model", content="hi", started=day) for day in days.values()]
-    write_traces([make_trace((m,), key) for key, m in zip(days, said, strict=True)], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     tab = open_tab(*WIDTHS[width])
-    tab.open(tmp_path / "v" / "index.html")
+    tab.open(make_pages(tmp_path, [make_trace((m,), key) for key, m in zip(days, said, strict=True)])[0])
     stored = tab.texts("td .key")
     tab.page.get_by_label("order").select_option("started")
     assert tab.texts("td .key") == ["c", "a", "d", "b"]
@@ -383,10 +379,8 @@ def test_the_list_is_put_in_order_without_its_columns(tmp_path: Path, open_tab: 
 def test_loss_weights_are_shown(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
     weights = ({"train": False}, {"train": True, "train_weight": 0.5}, {"train_weight": 0.0}, {})
     said = tuple(Message(role="assistant", author="model", content="hi", **given) for given in weights)
-    write_traces([make_trace(said)], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     tab = open_tab()
-    tab.open(tmp_path / "v" / "index.html", "#k")
+    tab.open(make_pages(tmp_path, [make_trace(said)])[0], "#k")
     names = ("not trained on", "weight 0.5", "weight 0")
     found = [[name for name in names if name in head] for head in tab.texts(".step header")]
     assert found == [["not trained on"], ["weight 0.5", "weight 0"], ["weight 0"], []]

@@ -50,14 +50,6 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(marks)]
 
 
-@given(ANY_TEXT, CUTS)
-@example("fine ✅", list(range(9)))
-def test_a_text_that_is_cut_anywhere_is_spelled(text: str, places: list[int]) -> None:
-    tokens = cut(text.encode(), places)
-    pieces = align_token_texts(text, [token.decode("utf-8", "replace") for token in tokens])
-    assert pieces is not None and len(pieces) == len(tokens) and "".join(pieces) == text
-
-
 @given(ANY_TEXT, ANY_TEXT, CUTS)
 def test_a_tag_in_ascii_is_cut_out_by_whole_tokens(before: str, behind: str, places: list[int]) -> None:
     """Spans of calls are bounded by such tags, so that their tokens are known whatever stands around them."""
@@ -69,11 +61,14 @@ def test_a_tag_in_ascii_is_cut_out_by_whole_tokens(before: str, behind: str, pla
     assert "".join(pieces[: len(first)]) == before or "<co" in before + behind
 
 
-@given(st.binary(max_size=40), CUTS)
-def test_bytes_that_are_no_character_are_spelled_as_the_text_has_them(data: bytes, places: list[int]) -> None:
+@given(ANY_TEXT.map(str.encode) | st.binary(max_size=40), CUTS)
+@example("fine ✅".encode(), list(range(9)))
+def test_a_text_that_is_cut_anywhere_is_spelled_also_where_bytes_are_no_character(
+    data: bytes, places: list[int]
+) -> None:
     text, tokens = data.decode("utf-8", "replace"), cut(data, places)
     pieces = align_token_texts(text, [token.decode("utf-8", "replace") for token in tokens])
-    assert pieces is not None and "".join(pieces) == text
+    assert pieces is not None and len(pieces) == len(tokens) and "".join(pieces) == text
 
 
 def test_a_character_is_in_the_last_of_its_tokens() -> None:

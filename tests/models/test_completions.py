@@ -192,18 +192,6 @@ def test_injected_text_cannot_become_a_special_token(kind: str) -> None:
     at(VllmServer() if kind == "openai" else ModelServer(), use)
 
 
-def test_vllm_chat_gives_ids_once_the_probe_has_seen_them() -> None:
-    async def use(server: ModelServer) -> None:
-        async with model_at("openai", server.url) as model:
-            assert (await model.complete(asking())).exact == "text"
-            await model.probe()
-            found = await model.complete(asking())
-        assert found.exact == "token" and len(found.logprobs) == len(found.token_ids)
-        assert server.decode(list(found.prompt_token_ids or ())).endswith("assistant\n")
-
-    at(VllmServer(), use)
-
-
 @pytest.mark.parametrize("base", ["{}", "{}/", "{}/v1", "{}/v1/", "{}/v1/chat/completions"])
 def test_a_base_url_is_taken_with_v1_or_without(base: str) -> None:
     async def use(server: ModelServer) -> str:

@@ -101,18 +101,6 @@ def test_a_server_with_limits_of_its_own_is_told_that_there_are_none(server: Mod
     at(server, use)
 
 
-def test_refused_logprobs_are_not_asked_for_again() -> None:
-    async def use(server: ModelServer) -> None:
-        server.fault("/v1/chat/completions", status=400, body='{"error": "logprobs are not supported"}')
-        async with model_at("openai", server.url) as model:
-            found = await model.probe()
-            assert not found.logprobs and "not supported" in found.reasons["logprobs"]
-            assert (await model.complete(asking())).text == "ok"
-        assert "logprobs" not in server.sent("/v1/chat/completions")[-1]
-
-    at(ModelServer(), use)
-
-
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_what_was_not_found_is_refused_with_the_reason(kind: str) -> None:
     async def use(server: ModelServer) -> None:

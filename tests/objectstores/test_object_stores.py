@@ -20,11 +20,12 @@ from foretrace.objectstores.folders import (
     open_traces_for_reading,
     open_traces_for_writing,
 )
-from foretrace.objectstores.objects import Objects, open_objects
+from foretrace.objectstores.objects import open_objects
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
 from foretrace.sources.importing import import_rows
 from foretrace.sources.swe_smith import SweSmith
+from integrations.stores import read_files, read_objects
 from sources.raw_rows import swe_rows, write_jsonl
 
 
@@ -38,15 +39,6 @@ def place() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> FileRows:
     return FileRows(write_jsonl(tmp_path_factory.mktemp("rows") / "r.jsonl", swe_rows(24)))
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    names = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
-
-
-def read_objects(objects: Objects) -> dict[str, bytes]:
-    return {name: objects.get(name).data for name in objects.list_names()}  # type: ignore[union-attr]
 
 
 def test_a_name_that_would_lead_out_of_the_local_folder_is_refused() -> None:
@@ -75,7 +67,7 @@ def test_import_label_and_build_give_the_files_of_a_local_folder(
         assert labeled.out == f"{out}-labels.jsonl"
         foretrace.build(out, out=f"{out}-dataset", **settings)
     for name in ("t", "t-dataset"):
-        assert read_objects(open_objects(Address("memory", f"bucket/{name}"))) == read_files(tmp_path / name)
+        assert read_objects(open_objects(Address("memory", "bucket")), name) == read_files(tmp_path / name)
     labels = open_objects(Address("memory", "bucket")).get("t-labels.jsonl")
     assert labels is not None and labels.data == (tmp_path / "t-labels.jsonl").read_bytes()
     with pytest.raises(BuildError, match="in a store a dataset is not overwritten"):

@@ -14,12 +14,8 @@ def missing_library_error(library: str, extra: str, missing: ImportError) -> Imp
 
 
 def make_option_style(options: Mapping[str, str]) -> Callable[[Setting], str]:
-    """A style for `ForetraceError.render`: settings as options with their values (`--env.sandbox local`).
-
-    Args:
-        options: name of a setting -> the option that sets it. An option that includes a value (`--env.min_level 0`) is
-            written as it is; a setting without an option is written as in Python.
-    """
+    """A style for `ForetraceError.render`: settings as the options that set them (`--env.sandbox local`). An option
+    that includes a value (`--env.min_level 0`) is written as it is; a setting without an option as in Python."""
 
     def write_option(setting: Setting) -> str:
         option = options.get(setting.name)

@@ -54,11 +54,7 @@ class RolloutModel(ModelWrapper):
         """Number of rollouts that still skip it because its last request failed."""
 
     async def complete(self, request: Request) -> Completion:
-        """Complete one request (see `models.base.ChatModel.complete`).
-
-        Raises:
-            ModelError: also if the sequence has no room left (kind `overflow`).
-        """
+        """See `ChatModel`; a ModelError (kind `overflow`) also if the sequence has no room left."""
         prompt = request.prompt_ids or ()
         left = self.max_sequence_tokens - RESERVED_TOKENS - len(prompt)
         if left < 1:
@@ -161,17 +157,10 @@ async def check_model(
     need_logprobs: bool,
     compare_tokenizer: bool,
 ) -> bool:
-    """Query a server's capabilities, and refuse one that lacks a required one.
-
-    Args:
-        need_logprobs: whether the server must return logprobs.
-        compare_tokenizer: compare the tokenizer with the server's.
-
-    Returns:
-        Whether the server accepts and returns token ids.
+    """Whether the server accepts and returns token ids.
 
     Raises:
-        UsageError: the server lacks a capability, or has another tokenizer.
+        UsageError: the server lacks a required capability, or has another tokenizer.
         ModelError: the server failed.
     """
     capabilities = await model.probe()

@@ -75,12 +75,7 @@ class RolloutRunner:
 
     async def run(self, problem: Problem, models: Sequence[RolloutModel], sampling: Sampling) -> Rollout:
         """Run one episode to its end, and again if it is unusable. `choose_model` picks the model of each try. The
-        traces of failed tries are stored too, with the error.
-
-        Raises:
-            ModelError, UsageError: other rollouts would fail too.
-            StoreError: the trace cannot be stored.
-        """
+        traces of failed tries are stored too, with the error. What is raised would fail other rollouts too."""
         for left in reversed(range(self._settings.tries)):
             made = await self._run_once(problem, choose_model(models), sampling)
             if not (made.why_unusable and left):

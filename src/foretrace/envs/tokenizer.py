@@ -20,16 +20,8 @@ episode."""
 
 
 class LocalTokenizer:
-    """A tokenizer in this process as a `models.base.TokenModel`: ids of text, and of messages in its chat template.
-
-    Args:
-        tokenizer: of transformers 4 or 5, based on a `tokenizer.json`.
-        name: its name in error messages.
-        options: of the chat template.
-
-    Raises:
-        UsageError: it has no chat template, or is not of the fast kind.
-    """
+    """A tokenizer of transformers 4 or 5 as a `models.base.TokenModel`: ids of text, and of messages in its chat
+    template, which is given `options`. UsageError if it has no template, or is not of the fast kind."""
 
     def __init__(self, tokenizer: Any, name: str = "the tokenizer", **options: Any) -> None:
         from tokenizers import Tokenizer
@@ -96,12 +88,8 @@ class LocalTokenizer:
 
 
 async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
-    """Refuse a tokenizer that is not the model's own, by the ids of a chat, or their number if the server returns none.
-
-    Raises:
-        UsageError: they differ.
-        ModelError: the server failed.
-    """
+    """Raise a UsageError if the tokenizer is not the model's own, by the ids of a chat, or their number if the server
+    returns none."""
     ours = local.apply_template(_CHECK_CHAT)
     if isinstance(model, TokenModel) and (await model.probe()).token_prompts:
         same = await model.render(_CHECK_CHAT) == ours

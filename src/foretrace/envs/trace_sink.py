@@ -14,15 +14,8 @@ from foretrace.episodes.generate.journal import AsyncJournal
 
 
 class TraceSink:
-    """A traces folder to which rollouts are added. Without a folder, it only numbers them.
-
-    Args:
-        folder: the traces folder; `None` stores nothing.
-        run: name of the journal in it.
-
-    Raises:
-        StoreError: the folder cannot be written, or another process writes there.
-    """
+    """A traces folder to which rollouts are added, by a journal with the name of the run; `None` only numbers them.
+    StoreError if the folder cannot be written, or another process writes there."""
 
     def __init__(self, folder: str | None, run: str) -> None:
         self._stack = ExitStack()

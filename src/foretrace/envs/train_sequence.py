@@ -36,13 +36,8 @@ def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSeq
     """The exact ids that the model was shown and sampled, in order; `None` if the trace does not have them.
 
     Only ids sampled with a real logprob are trained on. The list ends with the end of the assistant's last turn, which
-    is added (and not trained on) if it was not sampled. The model never saw anything after the last reply.
-
-    Args:
-        trace: of an episode with token ids.
-        end_id: the id that ends a turn.
-        end_ids: all ids that end a reply.
-    """
+    is added (and not trained on) if it was not sampled. The model never saw anything after the last reply. `end_id` is
+    the id that ends a turn; `end_ids` are all that end a reply."""
     last = max((n for n, m in enumerate(trace.messages) if m.author == "model"), default=-1)
     first = next((m for m in trace.messages if m.author == "model"), None)
     if first is None or first.sampled is None or first.sampled.prompt_token_ids is None:

@@ -9,13 +9,8 @@ from foretrace.envs.rollouts import Rollout
 
 
 def make_group(members: Sequence[Rollout], sampling: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
-    """Atropos' `ScoredDataGroup`. Keys without a value are left out, because Atropos treats `None` as a value.
-
-    Args:
-        members: rollouts that can be trained on.
-        sampling: sent as `generation_params`.
-        messages: whether to add the messages of each rollout.
-    """
+    """Atropos' `ScoredDataGroup` of rollouts that can be trained on. Keys without a value are left out, because Atropos
+    treats `None` as a value."""
     pairs = [(one.trace, one.sequence) for one in members if one.sequence is not None]
     sequences = [sequence for _, sequence in pairs]
     group: dict[str, Any] = {

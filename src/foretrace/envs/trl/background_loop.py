@@ -22,15 +22,9 @@ _T = TypeVar("_T")
 class BackgroundLoop:
     """Runs episodes while a trainer waits, whose own thread may already have a loop (in a notebook).
 
-    The thread starts with the first work. Everything is closed by `close`, or at the end of the process.
-
-    Args:
-        sandbox: a name, or a sandbox that is not started. It is closed with the loop.
-        settings: of a named sandbox.
-        max_concurrency: concurrent episodes, each of which may have a session of a named sandbox.
-
-    Raises:
-        UsageError: settings for a sandbox that has its own, or a `max_concurrency` below 1.
+    The thread starts with the first work. Everything is closed by `close`, or at the end of the process, also the
+    sandbox, which is a name with its settings, or one that is not started. `max_concurrency` episodes run at one time,
+    each of which may have a session of a named sandbox.
     """
 
     def __init__(self, sandbox: str | Sandbox, settings: SandboxSettings | None, max_concurrency: int = 256) -> None:
@@ -58,7 +52,6 @@ class BackgroundLoop:
             return self._loop
 
     def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Start work in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close_at_end(self, closer: Callable[[], Awaitable[None]]) -> None:

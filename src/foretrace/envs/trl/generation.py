@@ -16,6 +16,7 @@ from foretrace.core.completion import Capabilities, Completion, Request, Samplin
 from foretrace.core.errors import ForetraceError, UsageError
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.models.base import ClosingModel
+from foretrace.models.completion_builder import cut_at_stop
 
 
 class Generation(NamedTuple):
@@ -135,13 +136,10 @@ def make_completion(request: Request, generation: Generation, tokenizer: LocalTo
     ids = ids[: next((number for number, one in enumerate(ids, 1) if one in tokenizer.end_ids), None)]
     ended = ids[-1] in tokenizer.end_ids or len(sampled) < request.sampling.max_tokens
     pieces = tokenizer.decode_pieces(ids)
-    text = "".join(pieces)
-    matches = [(at, stop) for stop in request.stop if stop and (at := text.find(stop)) >= 0]
-    stop = None
-    if matches:
-        at, stop = min(matches)
-        count = next(n for n, end in enumerate(accumulate(map(len, pieces)), 1) if end >= at + len(stop))
-        ids, pieces, text = ids[:count], pieces[:count], text[:at]
+    text, stop = cut_at_stop("".join(pieces), request.stop)
+    if stop is not None:
+        count = next(n for n, end in enumerate(accumulate(map(len, pieces)), 1) if end >= len(text) + len(stop))
+        ids, pieces = ids[:count], pieces[:count]
     return Completion(
         text=text,
         finish="stop_sequence" if stop else "stop" if ended else "length",
@@ -181,10 +179,10 @@ class RequestBatcher:
 
     async def ask(self, number: int, request: Request) -> Generation | ForetraceError:
         """The generation for the request of an episode, made together with those of all others."""
-        answer: asyncio.Future[Generation | ForetraceError] = asyncio.get_running_loop().create_future()
-        self._pending.append(PendingRequest(number, request, answer))
+        pending = PendingRequest(number, request, asyncio.get_running_loop().create_future())
+        self._pending.append(pending)
         self._put_if_complete()
-        return await answer
+        return await pending.answer
 
     def leave(self) -> None:
         """Note that an episode has ended, so that others do not wait for it."""

@@ -27,14 +27,8 @@ _log = logging.getLogger("foretrace.envs")
 async def run_attempt(
     episode: Episode, model: ChatModel, sampling: Sampling, find_stop: Callable[[], str | None] = lambda: None
 ) -> None:
-    """Run an episode to its end. If the run is stopped, judge the answer so far.
-
-    Args:
-        find_stop: the reason if the run was stopped, otherwise `None`. A stopped run refuses further completions.
-
-    Raises:
-        Exception: the cause of a failure, after the episode was ended as failed.
-    """
+    """Run an episode to its end, or raise the cause after it was ended as failed. If the run is stopped, which
+    `find_stop` gives a reason for, it refuses further completions, and the answer so far is judged."""
 
     async def complete(request: Request) -> Completion:
         try:
