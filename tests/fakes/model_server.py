@@ -23,12 +23,20 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from aiohttp import web
 
 KEY = "sk-decoy-0123456789abcdef"
 _TOKEN = re.compile(r"<\|?[a-z_/]+\|?>|\d|[^\W\d_]+|\s|.", re.DOTALL)
+
+
+class _Starting(Protocol):
+    async def start(self) -> Any: ...
+    async def stop(self) -> None: ...
+
+
+_Server = TypeVar("_Server", bound=_Starting)
 
 
 @dataclass(frozen=True)
@@ -453,8 +461,8 @@ def kept_back_of(text: str, stops: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def serving(server: ModelServer) -> Iterator[ModelServer]:
-    """The server in a thread with a loop of its own."""
+def serving(server: _Server) -> Iterator[_Server]:
+    """The server, which is started and stopped in a thread with a loop of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

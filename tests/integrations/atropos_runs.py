@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ BIN = Path(sys.executable).parent
 END = 2
 """The id of `<|im_end|>`."""
 _PATIENCE_S = 240.0
-MODULE = "foretrace.envs.atropos"
 
 
 class RunApi(Running):
@@ -45,51 +44,33 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-class Env:
-    """`python -m foretrace.envs.atropos VERB --env.NAME VALUE ...` in a folder of its own."""
+class Env(WarmProcess):
+    """`python -m foretrace.envs.atropos VERB --env.NAME VALUE ...` in a folder of its own, started at once."""
 
     def __init__(self, verb: str, folder: Path, **settings: Any) -> None:
-        self.folder, self.log = folder, folder / f"{verb}.log"
-        told = {"model": "demo", "group_size": 4, "max_token_length": 2048, "max_tokens": 200, "max_turns": 3}
-        self.command = [verb]
-        for name, value in (told | settings).items():
-            self.command += [f"--{name}" if "." in name or name == "config" else f"--env.{name}", str(value)]
-        self._process: WarmProcess | None = None
-
-    def start(self) -> Env:
+        self.log = folder / f"{verb}.log"
         self.log.touch()
-        self._process = WarmProcess(MODULE, self.command, folder=self.folder, log=self.log)
-        return self
+        told = {"model": "demo", "group_size": 4, "max_token_length": 2048, "max_tokens": 200, "max_turns": 3}
+        command = [verb]
+        for name, value in (told | settings).items():
+            command += [f"--{name}" if "." in name or name == "config" else f"--env.{name}", str(value)]
+        super().__init__("foretrace.envs.atropos", command, folder=folder, log=self.log)
 
-    def wait(self, seconds: float = _PATIENCE_S) -> int:
+    def wait(self, timeout: float | None = _PATIENCE_S) -> int:
         """Its exit code."""
-        assert self._process is not None
         try:
-            return self._process.wait(seconds)
+            return super().wait(timeout)
         except subprocess.TimeoutExpired:
             self.stop()
             raise AssertionError(f"it did not end:\n{self.said()[-3000:]}") from None
 
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def wait_for(self, text: str) -> None:
-        """Until it has said that."""
-        end = time.monotonic() + _PATIENCE_S
-        while text not in self.said():
-            assert self.alive() and time.monotonic() < end, f"it never said {text!r}:\n{self.said()[-3000:]}"
-            time.sleep(0.2)
-
     def stop(self) -> int:
         """End it as Ctrl-C does."""
-        assert self._process is not None
-        if self.alive():
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        return self._process.wait()
+        self.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            return super().wait(30)
+        self.kill()
+        return super().wait()
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -109,7 +90,7 @@ def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **settin
 @contextmanager
 def serving(folder: Path, api: Running, **settings: Any) -> Iterator[Env]:
     """`serve` for that run-api, until the end of the block."""
-    env = Env("serve", folder, rollout_server_url=api.url, max_num_workers=2, **settings).start()
+    env = Env("serve", folder, rollout_server_url=api.url, max_num_workers=2, **settings)
     try:
         yield env
     finally:
@@ -138,7 +119,7 @@ class Trainer:
         """The next batch."""
         end = time.monotonic() + _PATIENCE_S
         while (groups := self._call("/batch")["batch"]) is None:
-            assert env.alive() and time.monotonic() < end, f"no batch comes:\n{env.said()[-3000:]}"
+            assert env.poll() is None and time.monotonic() < end, f"no batch comes:\n{env.said()[-3000:]}"
             time.sleep(0.3)
         return groups
 

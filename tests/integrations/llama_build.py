@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 VERSION = "0.3.36"
@@ -64,25 +63,22 @@ def missing_compiler() -> str:
 
 
 def build(say: Say) -> Path:
-    """The program llama-server, beside the libraries that it needs; made if it is not there. An interrupted build goes
-    on where it stopped.
+    """The program llama-server, beside the libraries that it needs; made if it is not there, by one process at a time.
 
     Raises:
         RuntimeError: a step failed; with the end of what it said.
     """
     server = server_path()
     folder = server.parent.parent
-    with _alone(folder):
-        if server.is_file():
-            return server
-        say(f"llama-server is not in {folder}: it is made now, once (about 12 minutes of one core)")
-        begun = time.monotonic()
-        source = _source(folder, say)
-        _compile(folder, source / "vendor" / "llama.cpp", say)
-        (folder / "build" / "bin").rename(folder / "bin")
-        for rest in (folder / "build", folder / "tools", source):
-            shutil.rmtree(rest)
-        say(f"llama-server was made in {time.monotonic() - begun:.0f} s")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not server.is_file():
+            say(f"llama-server is not in {folder}: it is made now, once (about 12 minutes of one core)")
+            with tempfile.TemporaryDirectory(dir=folder) as work:
+                _compile(Path(work), say)
+                (Path(work) / "build" / "bin").rename(server.parent)
+            say("llama-server was made")
     return server
 
 
@@ -91,72 +87,41 @@ def server_path() -> Path:
     return cache_folder() / f"llama-cpp-python-{VERSION}-{os.uname().machine}" / "bin" / "llama-server"
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One builder at a time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _source(folder: Path, say: Say) -> Path:
-    source = folder / f"llama_cpp_python-{VERSION}"
-    if source.is_dir():
-        return source
+def _compile(work: Path, say: Say) -> None:
+    """Get the source and the tools, and make the program in `build/bin`."""
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    tools = work / "tools"
+    _run([*pip, "install", "--target", str(tools), *TOOLS], say)
     say(f"getting the source of llama-cpp-python {VERSION} (77 MB)")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, "--no-deps", "--no-binary", "llama-cpp-python", "-d", str(folder), f"llama-cpp-python=={VERSION}"])
-    archive = folder / f"llama_cpp_python-{VERSION}.tar.gz"
-    half = folder / "unpacked"
-    with tarfile.open(archive) as packed:
-        packed.extractall(half, filter="data")
-    (half / source.name).rename(source)
-    half.rmdir()
-    archive.unlink()
-    return source
-
-
-def _compile(folder: Path, source: Path, say: Say) -> None:
-    tools = _venv(folder / "tools", TOOLS, say).parent
-    environment = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "NINJA_STATUS": "[%f/%t] "}
-    target = str(folder / "build")
+    package = ["--no-deps", "--no-binary", "llama-cpp-python", f"llama-cpp-python=={VERSION}"]
+    _run([*pip, "download", "-d", str(work), *package], say)
+    name = f"llama_cpp_python-{VERSION}"
+    with tarfile.open(work / f"{name}.tar.gz") as packed:
+        packed.extractall(work, filter="data")
+    path = f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(tools), "NINJA_STATUS": "[%f/%t] "}
+    source, target = str(work / name / "vendor" / "llama.cpp"), str(work / "build")
     options = [f"-D{name}={value}" for name, value in SETTINGS.items()]
-    _run(["cmake", "-S", str(source), "-B", target, "-G", "Ninja", *options], env=environment)
+    _run(["cmake", "-S", source, "-B", target, "-G", "Ninja", *options], say, environment)
     jobs = str(min(os.cpu_count() or 1, 16))
-    said = 0.0
-    command = ["ninja", "-C", target, "-j", jobs, "llama-server"]
+    _run(["ninja", "-C", target, "-j", jobs, "llama-server"], say, environment)
+
+
+def _run(command: list[str], say: Say, environment: dict[str, str] | None = None) -> None:
+    """Run a step; of what ninja says, a line is said now and then."""
+    last: list[str] = []
+    said = time.monotonic()
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
-        last: list[str] = []
         for line in process.stdout:
             last = [*last[-40:], line]
-            now = time.monotonic()
-            if (step := re.match(r"\[(\d+)/(\d+)\]", line)) and now - said >= _SAY_EVERY_S:
-                said = now
-                say(f"compiling llama-server: {step[1]} of {step[2]}")
+            if line.startswith("[") and time.monotonic() - said >= _SAY_EVERY_S:
+                said = time.monotonic()
+                say(line.strip()[:100])
     if process.returncode != 0:
-        raise RuntimeError(f"llama-server cannot be compiled:\n{''.join(last)}")
-
-
-def _venv(folder: Path, packages: tuple[str, ...], say: Say) -> Path:
-    """The Python of a virtual environment with these packages."""
-    python, done = folder / "bin" / "python", folder / "done"
-    if done.is_file() and done.read_text() == repr(packages):
-        return python
-    say(f"getting {', '.join(packages)}")
-    _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-    _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
-    done.write_text(repr(packages))
-    return python
-
-
-def _run(command: list[str], env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command[:4])} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+        raise RuntimeError(f"{' '.join(command[:4])} failed:\n{''.join(last)}")
 
 
 if __name__ == "__main__":

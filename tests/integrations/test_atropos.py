@@ -58,7 +58,7 @@ def test_a_trainer_pulls_exact_batches_for_several_steps(api: Running, tmp_path:
 
 def test_process_that_wrote_nothing_fails(tokenizer: Path, tmp_path: Path) -> None:
     with model_serving(ModelServer(say=lambda asked: "nothing")) as server:
-        env = toy(server.url, tokenizer, tmp_path, total_steps=2, ensure_scores_are_not_same=True).start()
+        env = toy(server.url, tokenizer, tmp_path, total_steps=2, ensure_scores_are_not_same=True)
         assert env.wait() == 1
     assert (
         "no group was written: all scores of each group are the same" in env.errors() and "Traceback" not in env.said()
@@ -77,7 +77,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:
     config = tmp_path / "env.yaml"
     config.write_text("env:\n  protocol: tools\n  total_steps: 3\n  seed: 5\n", encoding="utf-8")
-    env = Env("process", tmp_path, config=config, traces_dir="traces", use_wandb=True).start()
+    env = Env("process", tmp_path, config=config, traces_dir="traces", use_wandb=True)
     assert env.wait() == 0, env.said()
     groups = rows(tmp_path / "data" / "code_trace.jsonl")
     assert len(groups) == 3
@@ -90,7 +90,7 @@ def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:
 
 
 def test_evaluate_prints_its_metrics_and_writes_them(tmp_path: Path) -> None:
-    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals", eval_fraction=0.3).start()
+    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals", eval_fraction=0.3)
     assert env.wait() == 0, env.said()
     metrics = json.loads((tmp_path / "evals" / "metrics.json").read_text())["results"]["all"]
     names = ("accuracy", "pass_rate", "think_count", "verify_rate", "ideal_rate", "mean_reward", "problems")
@@ -111,7 +111,7 @@ def test_an_evaluation_says_what_failed(tokenizer: Path, tmp_path: Path) -> None
     server.say = say
     with model_serving(server):
         more = {"limit": 6, "eval_fraction": 1.0, "max_eval_workers": 1, "model_retries": 0, "tries": 1}
-        env = toy(server.url, tokenizer, tmp_path, "evaluate", **more).start()
+        env = toy(server.url, tokenizer, tmp_path, "evaluate", **more)
         assert env.wait() == 0
     said = env.said()
     assert "eval/failed/" in said and "eval/accuracy" in said and "Traceback" not in said
@@ -141,8 +141,7 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
 ) -> None:
     """run-api, `serve`, and a trainer that registers and pulls."""
     told = {"openai.base_url": llama.url, "openai.model_name": NAME, "model": "llamacpp", "tokenizer_name": tokenizer}
-    api = run_api(tmp_path / "api.log").start()
-    try:
+    with run_api(tmp_path / "api.log") as api:
         trainer = Trainer(api, batch_size=4)
         more = {"protocol": "tools", "ensure_scores_are_not_same": False, "traces_dir": "traces"}
         with serving(tmp_path, api, **(told | more)) as env:
@@ -150,8 +149,6 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
                 (group,) = trainer.batch(env)
                 check_group(group, differ=False)
             assert env.stop() == 130
-    finally:
-        api.stop()
     traces = list(TraceStore(tmp_path / "traces").read())
     assert len(traces) >= 12 and {trace.provenance.model for trace in traces} == {f"llamacpp:{NAME}"}
     assert any(trace.outcome.metrics["turns"] > 1 for trace in traces)
@@ -159,7 +156,7 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
 
 def test_logprobs_that_fit_no_ids_are_dropped_and_said_and_the_run_gives_up(tokenizer: Path, tmp_path: Path) -> None:
     with model_serving(ModelServer(say=lambda asked: "return x1 + y22")) as server:
-        env = toy(server.url, tokenizer, tmp_path, on_mismatch="drop", group_size=2, give_up_after=2).start()
+        env = toy(server.url, tokenizer, tmp_path, on_mismatch="drop", group_size=2, give_up_after=2)
         assert env.wait() == 1
     assert env.said().count("was dropped: ") == 2 and "x mismatch" in env.errors() and "gave up" in env.errors()
     assert rows(tmp_path / "data" / "code_trace.jsonl") == []
@@ -192,7 +189,7 @@ def test_a_bad_setting_or_place_is_one_line_and_the_right_code(
     (tmp_path / "env.yaml").write_text("env:\n  protokol: tools\n", encoding="utf-8")
     (tmp_path / "evals" / "metrics.json").mkdir(parents=True)
     place = {"rollout_server_url": "http://127.0.0.1:9"} if verb == "serve" else {}
-    env = Env(verb, tmp_path, **(place | settings)).start()
+    env = Env(verb, tmp_path, **(place | settings))
     assert env.wait() == code, env.said()
     assert said in env.errors() and "Traceback" not in env.said()
     assert ("run-api" in env.errors()) == ("run-api" in said)

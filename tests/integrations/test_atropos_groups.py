@@ -55,7 +55,7 @@ def test_a_rollout_that_fails_is_made_again_or_costs_its_group_and_never_the_run
     """Of the first group a member fails once; of the second one twice; the third and fourth are whole."""
     with model_serving(Flaky(2, 6, 7)) as server:
         more = {"max_rollouts": 1, "model_retries": 0, "tries": 2, "traces_dir": "traces"}
-        env = toy(server.url, model, tmp_path, total_steps=3, group_size=3, **more).start()
+        env = toy(server.url, model, tmp_path, total_steps=3, group_size=3, **more)
         assert env.wait() == 0, env.said()
         assert server.rollouts == 4 + 4 + 3 + 3
     groups = rows(tmp_path / "data" / "code_trace.jsonl")
@@ -84,15 +84,12 @@ class Pulled(NamedTuple):
 @pytest.fixture(scope="module")
 def pulled(tmp_path_factory: pytest.TempPathFactory) -> Pulled:
     folder = tmp_path_factory.mktemp("pulled")
-    api = run_api(folder / "api.log").start()
-    try:
+    with run_api(folder / "api.log") as api:
         trainer = Trainer(api, batch_size=4, max_token_len=MOST)
         more = {"protocol": "tools", "eval_fraction": 0.0, "traces_dir": "traces"}
         with serving(folder, api, **more) as env:
             groups = [group for _ in range(2) for group in trainer.batch(env)]
             env.stop()
-    finally:
-        api.stop()
     return Pulled(groups, list(TraceStore(folder / "traces").read()))
 
 
@@ -120,7 +117,7 @@ def test_an_evaluation_while_it_trains_is_written_and_batches_go_on(api: Running
     more = {"steps_per_eval": 2, "eval_fraction": 0.2, "data_dir_to_save_evals": evals, "traces_dir": "traces"}
     more |= {"rollout_server_url": api.url, "max_num_workers": 2, "ensure_scores_are_not_same": False}
     with model_serving(ModelServer(say=lambda asked: "<code>\npass\n</code>")) as server:
-        env = toy(server.url, model, tmp_path, "serve", **more).start()
+        env = toy(server.url, model, tmp_path, "serve", **more)
         try:
             for _ in range(30):
                 trainer.batch(env)

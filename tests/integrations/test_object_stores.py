@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import json
 import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from yarl import URL
 
 import foretrace
+from fakes.model_server import serving
 from foretrace.core import segments
 from foretrace.core.errors import BuildError, StoreError
 from foretrace.core.store import TraceStore
@@ -162,69 +164,50 @@ def test_of_two_that_write_at_once_one_wins(bucket: S3Objects) -> None:
 class FaultyProxy:
     """A proxy before the server, which does to some requests what it is told."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, target: str) -> None:
         self.fault: Callable[[str, str, int], str] = lambda method, path, number: ""
         """By method, path and number of a request: "error", "slow", "cut" (before it is passed on), "lost" (after)."""
-        target, proxy = server.removeprefix("http://"), self
+        self._target, self._requests = target, 0
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    async def start(self) -> None:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", self._pass_on)
+        self._session = aiohttp.ClientSession(auto_decompress=False)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
-            def handle_one_request(self) -> None:
-                self.raw_requestline = self.rfile.readline(65537)
-                if not self.raw_requestline or not self.parse_request():
-                    self.close_connection = True
-                    return
-                if self.headers.get("Expect", "").lower() == "100-continue":
-                    self.send_response_only(100)
-                    self.end_headers()
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                proxy.requests += 1
-                fault = proxy.fault(self.command, self.path, proxy.requests)
-                if fault == "slow":
-                    time.sleep(3)
-                if fault in ("cut", "slow"):
-                    self.close_connection = True
-                    return
-                if fault == "error":
-                    self.send_response(503)
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
-                    return
-                back = http.client.HTTPConnection(target)
-                headers = {key: value for key, value in self.headers.items() if key.lower() != "expect"}
-                back.request(self.command, self.path, body, headers)
-                answer = back.getresponse()
-                data = answer.read()
-                if fault == "lost":
-                    self.close_connection = True
-                    return
-                self.send_response_only(answer.status)
-                for key, value in answer.getheaders():
-                    if key.lower() not in ("transfer-encoding", "connection", "content-length"):
-                        self.send_header(key, value)
-                length = answer.headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
-                self.send_header("Content-Length", length)
-                self.end_headers()
-                self.wfile.write(data)
+    async def stop(self) -> None:
+        await self._session.close()
+        await self._runner.cleanup()
 
-        self.requests = 0
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self._requests += 1
+        fault = self.fault(request.method, request.raw_path, self._requests)
+        if fault == "error":
+            return web.Response(status=503)
+        if fault == "slow":
+            await asyncio.sleep(3)
+        response = web.Response()
+        if fault not in ("slow", "cut"):
+            url = URL(self._target + request.raw_path, encoded=True)
+            headers = {key: value for key, value in request.headers.items() if key != "Expect"}
+            async with self._session.request(request.method, url, data=body, headers=headers) as answer:
+                kept = {key: value for key, value in answer.headers.items() if key not in ("Connection", "Date")}
+                response = web.Response(status=answer.status, headers=kept, body=await answer.read())
+        if fault in ("slow", "cut", "lost"):
+            assert request.transport is not None
+            request.transport.close()
+        return response
 
 
 @pytest.fixture
 def proxy(server: str, bucket: S3Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    made = FaultyProxy(server)
-    use_server(monkeypatch, made.url)
-    yield made
-    made.close()
+    with serving(FaultyProxy(server)) as made:
+        use_server(monkeypatch, made.url)
+        yield made
 
 
 @pytest.mark.parametrize("fault", ["error", "slow", "cut", "lost"])

@@ -296,36 +296,34 @@ def test_a_runtime_elsewhere_is_refused() -> None:
         asyncio.run(harness.setup(SimpleNamespace(config=SimpleNamespace(type="docker"))))
 
 
-def test_a_row_that_came_over_a_wire_finds_its_problem() -> None:
-    """An environment server gets rows as data, and the data hold no test."""
+@pytest.mark.parametrize("form", ["builtin", "jsonl"])
+def test_a_row_that_came_over_a_wire_finds_its_problem(form: str, tmp_path: Path) -> None:
+    """An environment server gets rows as data, and the data hold no test. A set of a file is named as JSONL:FILE."""
     from foretrace.envs.verifiers.environment import ForetraceTaskset, ProblemData, ProblemsConfig, ProblemTask
 
-    config = ProblemsConfig(id="foretrace-env")
+    if form == "jsonl":
+        form = f"jsonl:{tmp_path / 'mine.jsonl'}"
+        lines = [
+            {
+                "id": p.id,
+                "statement": p.statement,
+                "entry_point": p.entry_point,
+                "tests": [t.code for t in p.hidden_tests],
+            }
+            for p in problems(3)
+        ]
+        (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    config = ProblemsConfig(id="foretrace-env", problems=form)
     tasks = list(ForetraceTaskset(config))
     wired = [json.loads(task.data.model_dump_json()) for task in tasks]
     again = [ProblemTask(ProblemData.model_validate(row), config.task) for row in wired]
-    assert [task.data.problem() for task in again] == [task.data.problem() for task in tasks] == problems(99)
+    found = [task.data.problem() for task in again]
+    assert found == [task.data.problem() for task in tasks]
     assert [(task.key, task.hash) for task in again] == [(task.key, task.hash) for task in tasks]
     assert len({task.key for task in tasks}) == len(tasks)
-
-
-def test_a_file_of_problems_is_named_behind_its_form(tmp_path: Path) -> None:
-    from foretrace.envs.verifiers.environment import ForetraceTaskset, ProblemData, ProblemsConfig
-
-    file = tmp_path / "mine.jsonl"
-    told = [
-        {
-            "id": problem.id,
-            "statement": problem.statement,
-            "entry_point": problem.entry_point,
-            "tests": [test.code for test in problem.hidden_tests],
-        }
-        for problem in problems(3)
-    ]
-    file.write_text("\n".join(map(json.dumps, told)), encoding="utf-8")
-    rows = [task.data for task in ForetraceTaskset(ProblemsConfig(id="foretrace-env", problems=f"jsonl:{file}"))]
-    wired = [ProblemData.model_validate(json.loads(row.model_dump_json())) for row in rows]
-    assert [row.problem().statement for row in wired] == [problem.statement for problem in problems(3)]
+    wanted = problems(99 if form == "builtin" else 3)
+    assert [one.statement for one in found] == [one.statement for one in wanted]
+    assert form != "builtin" or found == wanted
 
 
 def test_the_names_of_settings_are_those_that_vf_eval_takes() -> None:

@@ -31,6 +31,10 @@ class Stamped(ModelServer):
         return await super()._openai(request, body)
 
 
+def throttle(server: ModelServer, limiter: AdaptiveLimiter, kind: str = "openai") -> ThrottledModel:
+    return ThrottledModel(model_at(kind, server.url), limiter, TokenMeter())
+
+
 def busy(status: int = 429) -> Stamped:
     server = Stamped()
     server.fault(PATHS["openai"], status=status, headers={"Retry-After": f"{_PAUSE_S}"})
@@ -42,7 +46,7 @@ def test_slots_halve_and_all_wait_from_the_first_refusal_on() -> None:
 
     async def use(_: ModelServer) -> None:
         limiter = AdaptiveLimiter(8, 256)
-        async with ThrottledModel(model_at("openai", server.url), limiter, TokenMeter()) as throttled:
+        async with throttle(server, limiter) as throttled:
             first = asyncio.create_task(throttled.complete(asking()))
             while limiter.limit == 8:
                 await asyncio.sleep(0.001)
@@ -64,7 +68,7 @@ def test_a_failure_that_fewer_requests_would_not_avoid_changes_no_slots() -> Non
 
     async def use(_: ModelServer) -> None:
         limiter = AdaptiveLimiter(8, 256)
-        async with ThrottledModel(model_at("openai", server.url), limiter, TokenMeter()) as throttled:
+        async with throttle(server, limiter) as throttled:
             assert (await throttled.complete(asking())).extra["retried"] == ["server"]
             assert limiter.limit == 8
 
@@ -78,7 +82,7 @@ def test_a_server_that_asks_for_hours_ends_the_run_instead(status: int) -> None:
     server.fault(PATHS["openai"], status=status, headers={"Retry-After": "86400"})
 
     async def use(_: ModelServer) -> None:
-        async with ThrottledModel(model_at("openai", server.url), AdaptiveLimiter(8, 256), TokenMeter()) as throttled:
+        async with throttle(server, AdaptiveLimiter(8, 256)) as throttled:
             with pytest.raises(ModelError, match="asks to wait 24 hours") as caught:
                 await throttled.complete(asking())
             assert caught.value.final
@@ -113,7 +117,7 @@ def test_requests_that_do_not_fit_into_one_context_together_are_sent_few_by_few(
 
     async def use(_: ModelServer) -> None:
         limiter = AdaptiveLimiter(32, max_limit)
-        async with ThrottledModel(model_at("llamacpp", server.url), limiter, TokenMeter()) as throttled:
+        async with throttle(server, limiter, "llamacpp") as throttled:
             await throttled.probe()
             done = await asyncio.gather(*(throttled.complete(asking()) for _ in range(32)))
             assert {one.text for one in done} == {"ok"} and limiter.limit <= 8 and not throttled.failing

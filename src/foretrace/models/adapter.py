@@ -134,16 +134,11 @@ class Adapter(ClosingModel, ABC):
     async def retry(
         self, call: Callable[[], Awaitable[T]], on_retry: OnRetry = sleep_before_retry, most: int | None = None
     ) -> T:
-        """Call until it succeeds. The wait before a retry is doubled each time, or longer if the server asks for that.
+        """Call until it succeeds, `most` times again if that is fewer than the server's setting. The wait before a
+        retry is doubled each time, or longer if the server asks for that.
 
-        This does not use stamina: it does the sleeping itself, while our callers wait without their slot (`OnRetry`),
-        and its hooks are for the whole process.
-
-        Args:
-            most: The most retries, if fewer than the server's setting.
-
-        Raises:
-            ModelError: the last failure, without a cause and without inner frames, whose locals could hold a key.
+        The last failure is raised without a cause and without inner frames, whose locals could hold a key. This does
+        not use stamina: it sleeps itself, while our callers wait without their slot (`OnRetry`).
         """
         retries = self.server.retries if most is None else min(most, self.server.retries)
         retried = 0

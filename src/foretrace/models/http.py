@@ -60,14 +60,12 @@ class HttpClient:
         max_bytes: int,
         is_sse: bool = True,
     ) -> None:
-        """Send one request whose answer is a stream, and call `add` with each of its events.
+        """Send one request whose answer is a stream, and call `add` with each of its events: server-sent ones, or
+        lines of JSON.
 
         Nobody needs a token before the reply is complete, so lines are collected up to `_BATCH_BYTES`. A line that may
         report a failure is read at once, since the server may send nothing after it. If the stream breaks off, all
         complete lines before that are read.
-
-        Args:
-            is_sse: Whether the lines are server-sent events; otherwise each is JSON.
         """
         chunks: list[bytes] = []
 

@@ -109,10 +109,7 @@ class AdaptiveLimiter:
     def record_overload(self, started: float, *, is_certain: bool = False) -> None:
         """Record that the server was too busy for a request that was sent at `started` (by the clock), or failed it.
         The last increase is undone if it is still on trial, else the limit is halved. This happens once for all
-        requests that were in flight together.
-
-        Args:
-            is_certain: The server certainly cannot handle this many requests, so a fixed limit is halved too.
+        requests that were in flight together. If it `is_certain` that there were too many, a fixed limit is halved too.
         """
         if started <= self._last_overload:
             return

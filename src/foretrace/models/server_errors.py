@@ -141,12 +141,8 @@ class ServerErrors:
     """Environment variable of the adapter's key; empty if it has none."""
 
     def make(self, kind: str, cause: str, *remedy: str | Setting, retry_after_s: float | None = None) -> ServerError:
-        """A one-line error, without the key.
-
-        Args:
-            cause: What happened; may quote the server.
-            remedy: Parts of what to do, in our own words; by default what helps against this kind of failure.
-        """
+        """A one-line error, without the key: what happened, which may quote the server, and what to do in our own
+        words, by default what helps against this kind of failure."""
         server = _SERVERS.get(self.adapter, "the server")
         parts = [
             part if isinstance(part, Setting) else part.replace("{server}", server) for part in _REMEDIES.get(kind, ())

@@ -70,12 +70,8 @@ class ThrottledModel(ModelWrapper):
         """Kind of the last failure; empty once a request has succeeded since."""
 
     async def complete(self, request: Request) -> Completion:
-        """See `ChatModel.complete`.
-
-        Raises:
-            ModelError: final also if the server has failed for `max_failed_rounds`, or asks for a longer wait than
-                `MAX_WAIT_S`.
-        """
+        """See `ChatModel`. A ModelError is final also if the server has failed for `max_failed_rounds`, or asks for a
+        longer wait than `MAX_WAIT_S`."""
         async with self._limiter:
             first_try = last_try = await self._wait_for_pause()
 
@@ -109,11 +105,8 @@ class ThrottledModel(ModelWrapper):
         return time.monotonic()
 
     def _record_failure(self, error: ModelError, first_try: float, last_try: float) -> None:
-        """Count a request that failed for good, whose first and last tries began at these times.
-
-        Raises:
-            ModelError: the failure is final.
-        """
+        """Count a request that failed for good, whose first and last tries began at these times; raise a ModelError if
+        the failure is final."""
         if error.kind not in _SERVER_KINDS:
             return
         self.failing = error.kind
