@@ -62,6 +62,30 @@ def test_unreached_asserts_pass_where_the_test_comes_to_its_end_as_in_python(jud
     assert broken.tests[0].error == "not reached: TypeError: 'int' object is not iterable"
 
 
+def test_a_function_that_raises_is_named_and_hides_nothing_of_the_others(judged: Judge) -> None:
+    tests = "def test_a():\n    f(1)[0]\n    assert f(1) == 1\ndef test_b():\n    assert f(2) == 2\n"
+    methods = "class TestC:\n    def test_c(self):\n        f(1).x\n    def test_d(self):\n        assert f(3) == 3"
+    verdict = judged("def f(n): return n", tests + methods)
+    why = "TypeError: in test_a: 'int' object is not subscriptable; AttributeError: in TestC.test_c: "
+    assert [test.error and test.error.startswith(f"not reached: {why}") for test in verdict.tests] == [True, None, None]
+    assert outcome(judged("def f(n): raise SystemExit", tests + methods)) == [False] * 3
+
+
+@pytest.mark.parametrize(("test", "said"), [("Equal(f(2), 3)", "got 2, expected 3"), ("In(5, f(2))", "TypeError")])
+def test_a_failing_method_of_a_test_case_is_named(judged: Judge, test: str, said: str) -> None:
+    case = (
+        "import unittest\nclass TestF(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(f(1), 1)\n"
+    )
+    (only,) = judged("def f(n): return n", f"{case}    def test_b(self):\n        self.assert{test}").tests
+    assert not only.passed and "in TestF.test_b: " in str(only.error) and said in str(only.error)
+
+
+def test_a_limit_is_said_to_be_that_of_all_tests(judged: Judge) -> None:
+    for test in ("assert f(1) == 1", LOOP):
+        verdict = judged("def f(n):\n    while True: pass", test, wall_s=0.3)
+        assert "longer than 0.3 s, the limit of all tests together" in str(verdict.tests[0].error)
+
+
 def test_a_function_that_gives_objects_is_judged_in_one_process(judged: Judge) -> None:
     code = "import collections\nP = collections.namedtuple('P', 'a b')\ndef f(x): return P(x, x + 1)"
     tests = "for n in (1, 2):\n    assert f(n).b == n + 1"

@@ -91,6 +91,8 @@ class Check(msgspec.Struct):
     """Numbers of the constants that are only tolerances."""
     required: bool = False
     """Whether the tests must reach it."""
+    method: str = ""
+    """For an assert method of unittest: the test that it stands in, such as `TestAdd.test_zero`."""
 
     @property
     def parameters(self) -> str:
@@ -242,6 +244,8 @@ class TestRewriter(ast.NodeTransformer):
         self._inside = 0
         """Above 0 inside code that may expect an exception of an assert."""
         self._required = True
+        self._path: list[str] = []
+        """Names of the classes and functions around a statement."""
 
     @contextlib.contextmanager
     def _enter(self, required: bool, *, native: bool = False, inside: bool = True) -> Generator[None]:
@@ -268,14 +272,20 @@ class TestRewriter(ast.NodeTransformer):
         required = (node.name.startswith("test") or node.name == "check") and not self._is_left_out(node)
         native = any(re.search(r"xfail|expectedFailure", text) for text in texts)
         top = node.name == "check" or (node.name.startswith("test") and not self._inside and not texts)
-        return self._visit_in(node, required, native=native, inside=not top)
+        self._path.append(node.name)
+        self._visit_in(node, required, native=native, inside=not top)
+        self._path.pop()
+        return node
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         """Only the tests of a test class must be run."""
         is_tests = node.name.startswith("Test") or any("TestCase" in ast.unparse(base) for base in node.bases)
-        return self._visit_in(node, is_tests and not self._is_left_out(node))
+        self._path.append(node.name)
+        self._visit_in(node, is_tests and not self._is_left_out(node))
+        self._path.pop()
+        return node
 
     def _is_left_out(self, node: Any) -> bool:
         """Whether decorators say that a test need not be run, independently of the answer."""
@@ -330,7 +340,7 @@ class TestRewriter(ast.NodeTransformer):
         if owner == "self" and name.startswith("assert") and not self._native:
             test = _read_unittest(call, name.removeprefix("assert"))
             if test is not None:
-                return self._make(node, ast.copy_location(test, call), self._last)
+                return self._make(node, ast.copy_location(test, call), self._last, ".".join(self._path))
         return node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
@@ -354,9 +364,9 @@ class TestRewriter(ast.NodeTransformer):
             return node
         return [self._call(node, "fail", self._last), node]
 
-    def _make(self, node: ast.stmt, test: ast.expr, result: int) -> list[ast.stmt]:
+    def _make(self, node: ast.stmt, test: ast.expr, result: int, method: str = "") -> list[ast.stmt]:
         check = take_apart(test, result, self._shadowed)
-        check.required = self._required
+        check.required, check.method = self._required, method
         self._checks.append(check)
         number = len(self._checks) - 1
         made = self._call(node, None, number, *check.leaves)
