@@ -18,15 +18,6 @@ KNOWN = {"stops_the_iteration"}
 """Forgeries that pass in the form `together`: a StopIteration of the answer ends a loop of the tests, as in Python."""
 
 
-def test_at_level_3_nothing_is_missing(host: Callable[[str], Host]) -> None:
-    assert host("L3").isolation == {"level": 3, "sandbox": "local"}
-
-
-def test_a_container_says_what_it_lacks(host: Callable[[str], Host]) -> None:
-    isolation = host("container").isolation
-    assert isolation["level"] == 2 and "namespaces" in isolation["missing"]
-
-
 @pytest.mark.parametrize(("snippet", "form"), runs_together())
 def test_only_known_forgeries_pass_together(host: Callable[[str], Host], snippet: Snippet, form: str) -> None:
     found = violations(snippet, seen := host("L3").run(snippet, form))

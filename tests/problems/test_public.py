@@ -157,46 +157,8 @@ def test_a_program_shows_nothing() -> None:
     assert extract_public_tests("f(1) == 2", None) == () == extract_public_tests("f(1) == 2", "no name")
 
 
-pieces = st.sampled_from(
-    [
-        *(
-            "f(",
-            ")",
-            "1",
-            "'",
-            '"""',
-            "[",
-            "]",
-            " == ",
-            " = ",
-            "->",
-            "#",
-            "\n",
-            ">>> ",
-            "... ",
-            "assert ",
-            "2",
-            ", ",
-            ".",
-        ),
-        *(
-            "Input: ",
-            "Output: ",
-            "For n = ",
-            "def f(n):",
-            " ",
-            "x",
-            "f(1)",
-            "\t",
-            "\x00",
-            "\ud800",
-            "\f",
-            "True",
-            "\\",
-            "`",
-        ),
-    ]
-)
+PIECES = """f( ) 1 ' [ ] == = -> # >>> ... assert 2 , . Input: Output: def x f(1) True \\ ` For n = f(n): \"\"\" """
+pieces = st.sampled_from([*PIECES.split(), *" \n\t\f\x00\ud800", " == ", ">>> ", "... ", "For n = ", "def f(n):"])
 
 
 @given(st.lists(pieces, max_size=40).map("".join))
