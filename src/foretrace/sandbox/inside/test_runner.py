@@ -13,9 +13,9 @@ from typing import Any
 
 from foretrace.sandbox.inside import pytest_stand_in
 from foretrace.sandbox.inside.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
-from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
 from foretrace.sandbox.inside.recorder import Recorder, load_code
+from foretrace.sandbox.inside.wire import describe_error
 
 
 def prepare(request: dict[str, Any]) -> None:
