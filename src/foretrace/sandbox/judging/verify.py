@@ -92,8 +92,11 @@ class Judgment(msgspec.Struct):
 
 
 _PASSED = Judgment(True)
-_DENIED = Judgment(False, "the assert does not hold, as an object of the code decides by its `==`, `in`, `<` or truth")
+_DENIED = Judgment(False, "the assert does not hold: an object of the code decided it (its `==`, `in`, `<` or truth)")
 NO_DECOYS = "not decided: an object of the code is compared with a value in whose place no other can be tried"
+_NOT_BELIEVED = Judgment(
+    False, "not believed: an object of the code also says that the assert holds with wrong values", same_for_others=True
+)
 _MALFORMED = Judgment(False, "the process broke the protocol")
 
 
@@ -137,9 +140,9 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment
             if said is not True:
                 return _DENIED
             if len(others) > 1 and check.claims_sameness and all(other is True for other in others):
-                return _same_for_others()
+                return _NOT_BELIEVED
             if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and check.is_strict:
-                return _same_for_others()
+                return _NOT_BELIEVED
             return _PASSED
         case _:
             return _MALFORMED
@@ -153,16 +156,10 @@ def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgment:
     exact = check.kinds - {"arithmetic"} == {"Eq"} and not re.search("mul|mod|floordiv", check.skeleton)
     has_members = "In" in check.kinds  # other constants may also be members, but not all of them
     if check.claims_sameness and not has_members and (alike > len(others) / 2 or (alike and exact)):
-        return _same_for_others()
+        return _NOT_BELIEVED
     if (has_members or check.kinds & {"Lt", "LtE", "Gt", "GtE"}) and alike == len(others):
-        return _same_for_others()
+        return _NOT_BELIEVED
     return _PASSED
-
-
-def _same_for_others() -> Judgment:
-    return Judgment(
-        False, "an object of the code says of values that are wrong, too, that the assert holds", same_for_others=True
-    )
 
 
 class TestReport:
