@@ -81,6 +81,15 @@ LONGEST_S = 60.0
 """Of one judging, on a machine that is busy: several processes, each with a little time to end."""
 
 
+Judge = Callable[..., Verdict]
+"""Judges code against tests (texts of asserts, or `Test`s), with the options of a plan and the limits by name."""
+LOOP = "for x in (1, 2):\n    assert f(x) == x * 7"
+
+
+def outcome(verdict: Verdict) -> list[bool]:
+    return [test.passed for test in verdict.tests]
+
+
 class Job(NamedTuple):
     """What is judged."""
 

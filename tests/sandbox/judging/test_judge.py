@@ -14,7 +14,7 @@ import pytest
 from foretrace.core.problem import Test
 from foretrace.sandbox.judging.compare import same_output
 from portions import in_portions, take
-from sandbox.judge_fixture import LOOP, Judge, outcome
+from sandbox.boxes import LOOP, Judge, outcome
 
 
 def test_values_say_of_each_test_what_came_and_what_was_wanted(judged: Judge) -> None:
