@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hostile.harness import Host
-from hostile.settings import SETTINGS
+from hostile.harness import SETTINGS, Host
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,15 @@ MOST_TEXT = 1_500_000
 """What may come back of one run: twice the kept output, escaped, and some values."""
 BLOCKS = "\n#---\n"
 """Between the blocks of a session."""
+_WEAK = {"allow_weak_isolation": True, "min_level": 0}
+SETTINGS = {
+    "L3": {"level": 3, "min_level": 3},
+    "L2": {"level": 2},
+    "container": {"refuse": True},
+    "L1": {"level": 1, **_WEAK},
+    "L0": {"level": 0, **_WEAK},
+}
+"""`container`: no user namespaces, and the level left to the sandbox. L0 and L1 promise only verdicts."""
 
 LITERALS = ({"code": "assert f(3) == 12345"}, {"code": "assert f(4) == 54321"})
 LOOP = (
@@ -156,15 +165,6 @@ def _decoy_descriptors(world: World) -> Iterator[tuple[int, int]]:
         os.close(folder)
 
 
-def _environment(world: World) -> dict[str, str]:
-    return {"FORETRACE_DECOY_TOKEN": SECRETS["env"], "HOME": str(world.home), "TMPDIR": str(world.work)}
-
-
-def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    names = sorted({*before, *after})
-    return [name for name in names if before.get(name) != after.get(name)]
-
-
 class Host:
     """A process of ours that runs snippets at one setting, and holds secrets in its environment, arguments, memory and
     descriptors. `isolation` is what its sandbox says of itself."""
@@ -179,7 +179,12 @@ class Host:
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_environment(self.world)},
+                env={
+                    **os.environ,
+                    "FORETRACE_DECOY_TOKEN": SECRETS["env"],
+                    "HOME": str(self.world.home),
+                    "TMPDIR": str(self.world.work),
+                },
                 pass_fds=(secret, folder),
             )
         self._buffer = b""
@@ -249,7 +254,8 @@ class Host:
         while (left := self._left()) and time.monotonic() < until:
             time.sleep(0.02)
         seen.left = left
-        seen.changed = _differences(before, self.world.seen())
+        now = self.world.seen()
+        seen.changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
         return seen
 
     def _left(self) -> int:

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from hostile import tree
-from hostile.harness import HERE
-from hostile.settings import SETTINGS
+from hostile.harness import HERE, SETTINGS
 from timing import AT_ONCE_S
 
 _TOUGH = """

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from foretrace.core.errors import UsageError
-from foretrace.core.plugins import load_plugin
-from foretrace.core.problem import Verdict
-from foretrace.episodes.validate import ValidationReport, judge_problems, make_report
+from foretrace.episodes.validate import judge_problems, make_report
 from foretrace.problems.builtin import Builtin
-from foretrace.sandbox.base import Limits, SandboxSettings
+from foretrace.sandbox.base import Limits
+from protocols.play import open_sandbox
+from sandbox.boxes import Box, Job
 
 WRONG: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("wrong_answers.toml").read_text("utf-8"))
 """By problem and name: answers that look right, pass what the statement shows, and are wrong."""
 PROBLEMS = {problem.id.removeprefix("builtin/"): problem for problem in Builtin().load()}
 NAMED = {"two_sum", "is_palindrome", "max_subarray", "valid_parentheses", "merge_sorted_lists", "climbing_stairs"}
 NAMED |= {"binary_search", "reverse_string"}
-ANSWERS = [(own, name) for own, answers in WRONG.items() for name in answers]
-
-
-Verdicts = dict[tuple[str, str], tuple[Verdict, Verdict]]
-
-
-@pytest.fixture(scope="module")
-def verdicts() -> Verdicts:
-    """Public and hidden verdict of every wrong answer, by problem and name."""
-
-    async def judge_all() -> Verdicts:
-        found: Verdicts = {}
-        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
-            for own, name in ANSWERS:
-                problem, code = PROBLEMS[own], WRONG[own][name]
-                options = {"entry_point": problem.entry_point, "limits": Limits(cpu_s=1.0, wall_s=4.0)}
-                public = await sandbox.judge(code, problem.public_tests, **options)
-                found[own, name] = (public, await sandbox.judge(code, problem.hidden_tests, **options))
-        return found
-
-    return asyncio.run(judge_all())
 
 
 def test_what_is_in_the_set() -> None:
@@ -60,23 +38,25 @@ def test_hidden_tests_are_no_public_ones(own: str) -> None:
         assert len(test.stdin or "") < 4 or (test.stdin or "") not in problem.statement.replace("    ", "")
 
 
-def test_every_problem_has_answers_that_look_right() -> None:
+def test_answers_that_look_right_fail_the_hidden_tests() -> None:
+    """They pass what the statement shows. Each problem has two of them."""
     assert set(WRONG) == set(PROBLEMS) and all(len(answers) == 2 for answers in WRONG.values())
-
-
-@pytest.mark.parametrize(("own", "name"), ANSWERS)
-def test_an_answer_that_looks_right_fails_the_hidden_tests(own: str, name: str, verdicts: Verdicts) -> None:
-    public, hidden = verdicts[own, name]
-    assert public.passed, f"it does not even look right: {[t for t in public.tests if not t.passed]}"
-    assert hidden.tests and not hidden.passed and hidden.ending != "lost"
+    limits = Limits(cpu_s=1.0, wall_s=4.0)
+    jobs = [
+        Job(f"{own}: {name}: {kind}", code, [*tests], {"entry_point": problem.entry_point, "limits": limits})
+        for own, problem in PROBLEMS.items()
+        for name, code in WRONG[own].items()
+        for kind, tests in (("public", problem.public_tests), ("hidden", problem.hidden_tests))
+    ]
+    with open_sandbox(2) as (runner, sandbox):
+        found = Box(runner, sandbox, 0).judge_all(jobs)
+    assert not [name for name, verdict in found.items() if isinstance(verdict, Exception) or verdict.ending == "lost"]
+    assert {name for name, verdict in found.items() if verdict.passed} == {n for n in found if n.endswith("public")}
 
 
 def test_the_set_is_sound() -> None:
-    async def prove() -> ValidationReport:
-        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
-            return make_report(await judge_problems(PROBLEMS.values(), sandbox), 0)
-
-    found = asyncio.run(prove())
+    with open_sandbox(2) as (runner, sandbox):
+        found = make_report(runner.run(judge_problems(PROBLEMS.values(), sandbox)), 0)
     assert found.sound, found.faults
     assert (found.references_passed, found.empty_passed) == (18, 0)
 

@@ -69,10 +69,6 @@ def test_the_contract_is_kept(name: str) -> None:
             list(plugin.load())
 
 
-def test_the_folder_is_the_registry() -> None:
-    assert SETS == ["builtin", "harbor", "humaneval", "jsonl", "mbpp"]
-
-
 def test_human_eval(tmp_path: Path) -> None:
     (problem,) = load("humaneval", tmp_path, HUMAN_EVAL)
     assert problem.statement == problem.prompt == problem.setup == HUMAN_EVAL["prompt"]
@@ -208,16 +204,11 @@ def test_a_row_that_cannot_be_used_names_file_and_row(
     assert "\n" not in drop.reason and len(drop.reason) < 400
 
 
-def test_an_id_stands_once(tmp_path: Path) -> None:
-    (problem,), (drop,) = read("jsonl", tmp_path, {**OWN, "id": "a"}, {**OWN, "id": "a"})
-    assert problem.id == "a" and drop.at.endswith("row 1")
-    assert drop.reason == f"the id 'a' is used by {tmp_path / 'set.jsonl'} row 0 too; ids must differ"
-
-
 def test_what_follows_a_row_that_cannot_be_used_is_read(tmp_path: Path) -> None:
     rows = [{**OWN, "id": "a"}, {}, {**OWN, "id": "b"}, {**OWN, "id": "a"}, {**OWN, "id": "c"}]
     problems, drops = read("jsonl", tmp_path, *rows)
     assert [p.id for p in problems] == ["a", "b", "c"] and [d.at[-5:] for d in drops] == ["row 1", "row 3"]
+    assert drops[1].reason == f"the id 'a' is used by {tmp_path / 'set.jsonl'} row 0 too; ids must differ"
     problems, drops = collect_problems(plugins.load_plugin("problems", "jsonl")().load(tmp_path / "set.jsonl"), limit=2)
     assert [p.id for p in problems] == ["a", "b"] and [d.at[-5:] for d in drops] == ["row 1"]
     with pytest.raises(ProblemError, match=r"set\.jsonl row 1: no statement"):

@@ -47,13 +47,6 @@ def test_what_cannot_be_read_surely_is_refused(stage: Stage, reply: str | Comple
     assert made.error is not None and made.name == name and played.trace.outcome.success
 
 
-def test_an_invented_response_is_cut(stage: Stage) -> None:
-    text = "<think>\n" + call("print(4)")
-    played = stage.play("inline", f"{text}\n<tool_response>\n5\n</tool_response>\nSo it is 5.", FINAL)
-    assert played.models[0].content == text + "\n"
-    assert played.said[0] == "\n<tool_response>\n4\n</tool_response>\n" and played.metrics["invented_results"] == 1
-
-
 def test_thinking_that_stops_is_told_to_go_on(stage: Stage) -> None:
     played = stage.play("inline", "<think>\nIt must be the sum of both.", FINAL)
     assert "close </think>" in played.said[0] and played.labels == ["nonstep.prompted", "final_answer"]

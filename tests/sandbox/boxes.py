@@ -7,14 +7,14 @@ import gc
 import os
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
 
 from foretrace.core.errors import SandboxError
-from foretrace.core.problem import RunResult
+from foretrace.core.problem import RunResult, Test, Verdict
 from foretrace.sandbox.base import Limits, SandboxSettings
 from foretrace.sandbox.forkserver import server_process
 from foretrace.sandbox.local import LocalSandbox
@@ -77,6 +77,28 @@ def settings(level: int | None = None, **changes: Any) -> SandboxSettings:
     return SandboxSettings(**(given | changes))
 
 
+LONGEST_S = 60.0
+"""Of one judging, on a machine that is busy: several processes, each with a little time to end."""
+
+
+Judge = Callable[..., Verdict]
+"""Judges code against tests (texts of asserts, or `Test`s), with the options of a plan and the limits by name."""
+LOOP = "for x in (1, 2):\n    assert f(x) == x * 7"
+
+
+def outcome(verdict: Verdict) -> list[bool]:
+    return [test.passed for test in verdict.tests]
+
+
+class Job(NamedTuple):
+    """What is judged."""
+
+    name: str
+    code: str
+    tests: list[Test]
+    options: dict[str, Any]
+
+
 class Box:
     """One sandbox and the loop that it lives in."""
 
@@ -92,6 +114,25 @@ class Box:
 
     def judge(self, code: str, tests: list[Any], **more: Any) -> Any:
         return self.runner.run(self.sandbox.judge(code, tests, **more))
+
+    def judge_all(self, jobs: Iterable[Job], at_once: int = 3) -> dict[str, Verdict | Exception]:
+        """The verdict of each job, by its name, or what was raised; several are judged at a time."""
+        found: dict[str, Verdict | Exception] = {}
+
+        async def work(queue: Iterator[Job]) -> None:
+            for job in queue:
+                judging = self.sandbox.judge(job.code, job.tests, **job.options)
+                try:
+                    found[job.name] = await asyncio.wait_for(judging, LONGEST_S)
+                except Exception as error:
+                    found[job.name] = error
+
+        async def all_of_them() -> None:
+            queue = iter(jobs)
+            await asyncio.gather(*(work(queue) for _ in range(at_once)))
+
+        self.do(all_of_them())
+        return found
 
     def out(self, code: str, **more: Any) -> str:
         """What a program prints that comes to its end."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import foretrace
-from foretrace.core.problem import Integrity, Test, Verdict
+from foretrace.core.problem import Test, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver import server_process
@@ -22,8 +22,7 @@ from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.server_process import LaunchSpec
 from foretrace.sandbox.judging.judge import judge
 from foretrace.sandbox.judging.plan import make_judge_plan
-from sandbox.boxes import QUICK, Blocks, Box, box_at, mark_fork_servers, marked, until
-from sandbox.judge_fixture import Judge
+from sandbox.boxes import QUICK, Blocks, Box, Judge, box_at, mark_fork_servers, marked, until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,17 +60,11 @@ def judged(runner: asyncio.Runner) -> Iterator[Judge]:
     """Judges on unguarded fork servers: what must hold here holds without any isolation."""
     pool = ForkServerPool(LaunchSpec(interpreter=sys.executable, level=0), 2, 1)
 
-    def judged(code: str, *tests: str | Test, entry_point: str = "f", setup: str = "", **more: object) -> Verdict:
-        prompt = str(more.pop("prompt", ""))
-        form: Integrity | None = more.pop("form", None)  # type: ignore[assignment]
-        made = make_judge_plan(
-            [Test(code=test) if isinstance(test, str) else test for test in tests],
-            entry_point=entry_point,
-            setup=setup,
-            prompt=prompt,
-            form=form,
-        )
-        verdict = runner.run(judge(pool.start_child, made, code, Limits(**more), Isolation(level=0)))  # type: ignore[arg-type]
+    def judged(code: str, *tests: str | Test, entry_point: str = "f", **more: Any) -> Verdict:
+        cases = [Test(code=test) if isinstance(test, str) else test for test in tests]
+        asked = {key: more.pop(key) for key in ("setup", "prompt", "form") if key in more}
+        made = make_judge_plan(cases, entry_point=entry_point, **asked)
+        verdict = runner.run(judge(pool.start_child, made, code, Limits(**more), Isolation(level=0)))
         assert tuple(test.name for test in verdict.tests) == made.names
         assert verdict.integrity in (made.form, "together")
         return verdict

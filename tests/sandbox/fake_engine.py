@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 STATE = Path(os.environ["ENGINE_STATE"])
@@ -41,10 +40,6 @@ def run(arguments: list[str], fault: str) -> int:
     entry = arguments.index("--entrypoint")
     command = [arguments[entry + 1], *arguments[entry + 3 :]]
     box = arguments[arguments.index("--tmpfs") + 1].split(":")[0]
-    if fault == "cannot run":
-        print("docker: Error response from daemon: no space left on device.\n", file=sys.stderr)
-        print("Run 'docker run --help' for more information", file=sys.stderr)
-        return 125
     if fault != "no-container":
         spaces = ["--user", "--map-root-user", "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc"]
         if fault != "open":
@@ -81,8 +76,6 @@ def main() -> int:
     if fault == "no image":
         print(f"Error response from daemon: No such image: {arguments[-1]}", file=sys.stderr)
         return 1
-    if fault == "silent":
-        time.sleep(60)
     if arguments[0] == "run":
         return run(arguments, fault)
     return remove(arguments[-1]) if arguments[0] == "rm" else 0

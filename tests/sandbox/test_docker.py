@@ -29,6 +29,7 @@ from sandbox.boxes import until
 
 # The stand-in's containers have a /tmp of their own, in which a virtual environment may lie: the Python behind it.
 PYTHON = os.path.realpath(sys.executable)
+IMAGE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 SETTINGS = SandboxSettings(workers=1, interpreter=PYTHON)
 Work = Callable[[DockerSandbox], Coroutine[Any, Any, None]]
 
@@ -142,13 +143,12 @@ def test_only_the_fork_servers_own_modules_go_along() -> None:
     assert all(name.startswith("foretrace/sandbox/inside/") for name in set(names) - others)
 
 
-def test_without_an_engine(engine: Engine) -> None:
-    assert "no container engine here: install Docker or Podman" in refusal()
-
-
 def test_an_engine_that_does_not_answer_and_one_that_does(containers: Engine) -> None:
     containers.fail("no service")
     assert "docker does not answer (Cannot connect to the Docker daemon" in refusal()
+    containers.fail("no image")
+    assert f"docker has no image {IMAGE}: docker pull {IMAGE}, or name another in {docker.IMAGE_VARIABLE}" in refusal()
+    containers.fail("no service")
     containers.install("podman")
 
     async def work(sandbox: DockerSandbox) -> None:

@@ -1,13 +1,15 @@
-"""An ordered list of sandboxes: who serves, and what is said of those that do not."""
+"""The sandboxes of the folder, and an ordered list of them: who serves, and what is said of those that do not."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 
 import pytest
 
+from foretrace.core import plugins
 from foretrace.core.errors import SandboxError, Setting, UsageError
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.docker import DockerSandbox
@@ -62,6 +64,21 @@ def test_a_wrong_setting_is_no_reason_to_go_on() -> None:
     sandbox = FallbackSandbox([("docker", DockerSandbox(wrong)), ("local", LocalSandbox(ONE))])
     with pytest.raises(UsageError, match="allow_weak_isolation"):
         asyncio.run(sandbox.start())
+
+
+@pytest.mark.parametrize("name", plugins.plugin_names("sandbox"))
+def test_a_sandbox_can_be_closed_before_it_was_started_and_twice(name: str) -> None:
+    async def run() -> None:
+        sandbox = plugins.load_plugin("sandbox", name)(ONE)
+        assert sandbox.name == name
+        await sandbox.close()
+        with pytest.raises(SandboxError) if name == "docker" else contextlib.nullcontext():
+            isolation = await sandbox.start()
+            assert isolation == await sandbox.start() and isolation.sandbox == name
+        await sandbox.close()
+        await sandbox.close()
+
+    asyncio.run(run())
 
 
 def test_an_empty_list() -> None:

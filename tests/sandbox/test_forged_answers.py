@@ -10,37 +10,32 @@ import asyncio
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
 from portions import in_portions, in_portions_of, take
-from sandbox.boxes import Box, box_at
+from sandbox.boxes import Box, Job, box_at
 
 FOLDER = Path(__file__).with_name("hostile")
 PROBLEMS: list[dict[str, Any]] = tomllib.loads((FOLDER / "forgeries.toml").read_text(encoding="utf-8"))["problem"]
 NOT_REFUSED: dict[str, str] = tomllib.loads((FOLDER / "not_refused.toml").read_text(encoding="utf-8"))
-LIMITS = Limits(wall_s=2.0, cpu_s=2.0)
-AT_ONCE = 3
 
 
-class Answer(NamedTuple):
-    name: str
-    code: str
-    problem: dict[str, Any]
-
-
-def read_tests(problem: dict[str, Any]) -> list[Test]:
+def make_job(problem: dict[str, Any], name: str, code: str) -> Job:
+    options = {"entry_point": problem.get("entry_point", "f"), "setup": problem.get("setup", "")}
+    tests = [Test(code=code) for code in problem.get("tests", ())]
     if "stdout" in problem:
-        return [Test(stdin=problem["stdin"], stdout=problem["stdout"], tolerance=problem.get("tolerance"))]
-    return [Test(code=code) for code in problem["tests"]]
+        options["entry_point"] = None
+        tests = [Test(stdin=problem["stdin"], stdout=problem["stdout"], tolerance=problem.get("tolerance"))]
+    return Job(name, code, tests, options)
 
 
-HONEST = [Answer(problem["name"], problem["honest"], problem) for problem in PROBLEMS]
+HONEST = [make_job(problem, problem["name"], problem["honest"]) for problem in PROBLEMS]
 FORGED = [
-    Answer(f"{problem['name']}: {name}", code, problem)
+    make_job(problem, f"{problem['name']}: {name}", code)
     for problem in PROBLEMS
     for name, code in problem["forged"].items()
 ]
@@ -48,37 +43,20 @@ FORGED = [
 
 @pytest.fixture(scope="module")
 def several(runner: asyncio.Runner) -> Iterator[Box]:
-    yield from box_at(3, runner, workers=AT_ONCE, limits=LIMITS)
+    yield from box_at(3, runner, workers=3, limits=Limits(wall_s=2.0, cpu_s=2.0))
 
 
-async def judge(box: Box, answer: Answer, tests: list[Test]) -> Verdict:
-    problem = answer.problem
-    entry_point = None if "stdout" in problem else problem.get("entry_point", "f")
-    verdict: Verdict = await box.sandbox.judge(
-        answer.code, tests, entry_point=entry_point, setup=problem.get("setup", "")
-    )
-    return verdict
-
-
-def judge_all(box: Box, answers: list[Answer]) -> dict[str, Verdict]:
-    """The verdict on each answer, by its name."""
-    found: dict[str, Verdict] = {}
-
-    async def work(queue: Iterator[Answer]) -> None:
-        for answer in queue:
-            found[answer.name] = await judge(box, answer, read_tests(answer.problem))
-
-    async def all_of_them() -> None:
-        queue = iter(answers)
-        await asyncio.gather(*(work(queue) for _ in range(AT_ONCE)))
-
-    box.do(all_of_them())
-    return found
+def find_passed(box: Box, jobs: list[Job]) -> set[str]:
+    found = box.judge_all(jobs)
+    raised = {name: verdict for name, verdict in found.items() if isinstance(verdict, Exception)}
+    assert raised == {}
+    return {name for name, verdict in found.items() if isinstance(verdict, Verdict) and verdict.passed}
 
 
 @in_portions
 def test_honest_answers_pass(several: Box, portion: int) -> None:
-    assert {name: v for name, v in judge_all(several, take(HONEST, portion)).items() if not v.passed} == {}
+    honest = take(HONEST, portion)
+    assert {job.name for job in honest} - find_passed(several, honest) == set()
 
 
 @in_portions
@@ -86,9 +64,9 @@ def test_forged_answers_are_refused(several: Box, portion: int) -> None:
     """A verdict that surprises is asked for once more: decoys are random, and a limit may end what would pass."""
     forged = take(FORGED, portion)
     for _ in range(2):
-        judged = judge_all(several, forged)
-        forged = [answer for answer in forged if judged[answer.name].passed != (answer.name in NOT_REFUSED)]
-    surprising = {answer.name for answer in forged}
+        passed = find_passed(several, forged)
+        forged = [job for job in forged if (job.name in passed) != (job.name in NOT_REFUSED)]
+    surprising = {job.name for job in forged}
     assert sorted(surprising - NOT_REFUSED.keys()) == [], "forgeries that pass"
     assert sorted(surprising & NOT_REFUSED.keys()) == [], "take these off not_refused.toml: they are refused now"
 
@@ -177,12 +155,12 @@ LOOKS = dict.fromkeys(LOOKS_AT_FOUR, FOUR) | dict.fromkeys(LOOKS_AT_PAIR, PAIR)
 
 @in_portions_of(17)  # which has no divisor in common with the number of kinds: some of each are among them
 def test_no_liar_passes_wherever_it_is_looked_at(several: Box, portion: int) -> None:
-    problems = [{"name": test, "tests": [test]} for test in LOOKS]
-    honest = [Answer(f"honest: {one['name']}", LOOKS[one["name"]], one) for one in problems]
-    liars = [Answer(f"{kind}: {one['name']}", code, one) for one in problems for kind, code in LIARS.items()]
-    honest, liars = take(honest, portion), take(liars, portion)
-    found = judge_all(several, honest + liars)
-    assert [answer.name for answer in honest if not found[answer.name].passed] == []
-    passed = [name for name, verdict in found.items() if verdict.passed and not name.startswith("honest: ")]
+    def make(name: str, code: str, test: str) -> Job:
+        return Job(f"{name}: {test}", code, [Test(code=test)], {"entry_point": "f"})
+
+    honest = take([make("honest", LOOKS[test], test) for test in LOOKS], portion)
+    liars = take([make(kind, code, test) for test in LOOKS for kind, code in LIARS.items()], portion)
+    assert {job.name for job in honest} - find_passed(several, honest) == set()
+    passed = find_passed(several, liars)
     assert [name for name in passed if not name.startswith("mock: ")] == []  # a mock is not a class of the answer's
     assert len(passed) <= 5

@@ -13,20 +13,18 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from foretrace.core.problem import Test, Verdict
+from foretrace.core.problem import Test
 from foretrace.sandbox.base import Limits
 from portions import in_portions_of, take
-from sandbox.boxes import Box, box_at
+from sandbox.boxes import Box, Job, box_at
 
 HANGS = tomllib.loads(Path(__file__).with_name("hostile").joinpath("hangs.toml").read_text(encoding="utf-8"))["hang"]
 LIMITS = Limits(wall_s=0.3, cpu_s=1.0, memory_mb=256, output_mb=2)
 AT_ONCE = 6
-LONGEST_S = 60.0
-"""Of one judging, on a machine that is busy: several processes, each with a little time to end."""
 BLOCKED_S = 0.05
 GROWN_MB = 64
 RIGHT = "def f(x): return x * 7"
@@ -37,19 +35,15 @@ FORMS = {
 }
 
 
-class Job(NamedTuple):
-    name: str
-    code: str
-    test: Test
-
-
 def jobs() -> Iterator[Job]:
     for hang in HANGS:
         code = hang["code"]
         for form in hang.get("forms", FORMS):
-            yield Job(f"{hang['name']}: {form}", f"{code}\nprint(f(1))" if form == "program" else code, FORMS[form])
+            is_program = form == "program"
+            whole, asked = (f"{code}\nprint(f(1))", {}) if is_program else (code, {"entry_point": "f"})
+            yield Job(f"{hang['name']}: {form}", whole, [FORMS[form]], asked)
         for number, test in enumerate(hang.get("tests", ())):
-            yield Job(f"{hang['name']}: test {number}", code, Test(code=test))
+            yield Job(f"{hang['name']}: test {number}", code, [Test(code=test)], {"entry_point": "f"})
 
 
 @contextmanager
@@ -88,34 +82,12 @@ def wide(runner: asyncio.Runner) -> Iterator[Box]:
     yield from box_at(3, runner, workers=AT_ONCE, limits=LIMITS)
 
 
-async def judge(box: Box, job: Job, limits: Limits | None = None) -> Verdict:
-    entry_point = None if job.test.stdin is not None else "f"
-    given = box.sandbox.judge(job.code, [job.test], entry_point=entry_point, limits=limits)
-    verdict: Verdict = await asyncio.wait_for(given, LONGEST_S)
-    return verdict
-
-
 @in_portions_of(20)
 def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None:
-    wrong: dict[str, str] = {}
-
-    async def work(queue: Iterator[Job]) -> None:
-        for job in queue:
-            try:
-                verdict = await judge(wide, job)
-            except Exception as error:
-                wrong[job.name] = f"raised {type(error).__name__}: {error}"[:200]
-                continue
-            if verdict.passed or verdict.ending == "lost":
-                wrong[job.name] = f"{verdict.ending}, passed: {verdict.passed}"
-
-    async def all_of_them() -> None:
-        queue = iter(take(list(jobs()), portion))
-        await asyncio.gather(*(work(queue) for _ in range(AT_ONCE)))
-
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with watching_the_loop(400) as slow:
-        wide.do(all_of_them())
-    assert wrong == {}
+        found = wide.judge_all(take(list(jobs()), portion), AT_ONCE)
+    wrong = [(k, v) for k, v in found.items() if isinstance(v, Exception) or v.passed or v.ending == "lost"]
+    assert wrong == []
     assert slow == []
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GROWN_MB << 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolCall, ToolSpec
@@ -61,14 +61,14 @@ class Inline(MultiTurnProtocol):
     continues = True
     max_turns = 12
     system_prompt = _SYSTEM
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "run", "final": "submit"}
+    handlings: ClassVar[dict[ActKind, Handling]] = {**MultiTurnProtocol.handlings, "code": "run"}
     tools = (
         ToolSpec(
             name="python", description="Run a Python program and return what it prints.", parameters=CODE_PARAMETERS
         ),
         SUBMIT_TOOL,
     )
-    reminder_text: ClassVar[str] = """
+    reminder_text = """
 <tool_response>
 Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python.
 </tool_response>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
@@ -43,7 +43,7 @@ class Interleaved(MultiTurnProtocol):
     stop = ("<result>", "<error>")
     max_turns = 3
     system_prompt = _SYSTEM
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "append", "verify": "check", "final": "submit"}
+    handlings: ClassVar[dict[ActKind, Handling]] = {**MultiTurnProtocol.handlings, "code": "append", "verify": "check"}
     ideal_metrics = ("is_interleaved", "has_verify")
     tools = (
         ToolSpec(
@@ -55,7 +55,7 @@ class Interleaved(MultiTurnProtocol):
         CHECK_TOOL,
         SUBMIT_TOOL,
     )
-    reminder_text: ClassVar[str] = "There is no code yet. Write it in <code>...</code>, then <verify>...</verify>."
+    reminder_text = "There is no code yet. Write it in <code>...</code>, then <verify>...</verify>."
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
         """Whether all code of the reply could be read, or the model submitted its answer."""

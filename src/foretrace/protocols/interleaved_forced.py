@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import msgspec
 
@@ -37,7 +36,7 @@ class InterleavedForced(Interleaved):
     is_done = MultiTurnProtocol.is_done
     max_turns = 40
     system_prompt = _SYSTEM
-    reminder_text: ClassVar[str] = _NEXT
+    reminder_text = _NEXT
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
         """The blocks of a completion; those with more than three lines are refused."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
@@ -71,8 +70,8 @@ class InterleavedTools(MultiTurnProtocol):
     name = "interleaved_tools"
     max_turns = 16
     system_prompt = _SYSTEM
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "block", "verify": "check", "final": "submit"}
-    reminder_text: ClassVar[str] = (
+    handlings: ClassVar[dict[ActKind, Handling]] = {**MultiTurnProtocol.handlings, "code": "block", "verify": "check"}
+    reminder_text = (
         "Nothing was run. Write the next step in <code>...</code>, or run the tests with <verify>...</verify>."
     )
     tools = (

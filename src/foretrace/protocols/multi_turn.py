@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from foretrace.core.completion import ChatMessage
@@ -40,7 +40,7 @@ class MultiTurnProtocol:
     ideal_metrics: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
     tools: tuple[ToolSpec, ...] = ()
     system_prompt: str = ""
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {}
+    handlings: ClassVar[dict[ActKind, Handling]] = {"code": "test", "verify": "submit", "final": "submit"}
     """How the code of each kind of block is handled; other kinds are words."""
     reminder_text: ClassVar[str] = ""
 

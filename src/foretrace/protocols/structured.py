@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
-from foretrace.protocols.base import ActKind, Handling, Reply, Result
+from foretrace.protocols.base import Reply, Result
 from foretrace.protocols.multi_turn import SUBMIT_TOOL, TEST_TOOL, MultiTurnProtocol, is_submitted
 
 _SYSTEM = """
@@ -32,7 +31,6 @@ class Structured(MultiTurnProtocol):
     max_turns = 3 * _ROUNDS
     ideal_metrics = ("has_tool_feedback",)
     system_prompt = _SYSTEM
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "test", "verify": "submit", "final": "submit"}
     tools = (TEST_TOOL, SUBMIT_TOOL)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:

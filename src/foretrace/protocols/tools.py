@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from foretrace.protocols.base import ActKind, Handling
 from foretrace.protocols.multi_turn import SUBMIT_TOOL, TEST_TOOL, MultiTurnProtocol
 
 _SYSTEM = """
@@ -48,8 +44,7 @@ class Tools(MultiTurnProtocol):
 
     name = "tools"
     system_prompt = _SYSTEM
-    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "test", "verify": "submit", "final": "submit"}
-    reminder_text: ClassVar[str] = (
+    reminder_text = (
         "Nothing was run. Write your whole code in <code>...</code>. If its tests have passed, end with "
         "<verify>...</verify>."
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import SandboxError
+from foretrace.core.problem import Test
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import Box, box_at, marked, own_descriptors, own_zombies, settings, start_sleeping, until
@@ -93,22 +94,25 @@ def test_closing_ends_runs_at_once(runner: asyncio.Runner) -> None:
     assert until(lambda: marked() <= before)
 
 
-@pytest.mark.slow
-def test_three_hundred_runs_leak_nothing(runner: asyncio.Runner) -> None:
-    async def runs(box: Box, count: int) -> None:
+def test_two_hundred_runs_and_verdicts_leak_nothing(runner: asyncio.Runner) -> None:
+    tests = Test(code="assert f(1) == 2"), Test(code="for n in (1, 2):\n    assert f(n) == n + 1")
+
+    async def work(box: Box, count: int) -> None:
         for i in range(count):
             result = await box.sandbox.run(f"x = {i}\n{('1/0', 'exit(3)', 'print(x)')[i % 3]}", stdin="x" * (i % 2))
             assert result.ending == ("error", "exit", "ok")[i % 3]
+            if i % 5 == 0:
+                assert (await box.sandbox.judge("def f(n): return n + 1", [tests[i % 2]], entry_point="f")).passed
 
     before = set(own_zombies())  # what other tests have left in this process
     for box in box_at(3, runner):
-        box.do(runs(box, 10))
-        inner = max(marked())
+        box.do(work(box, 10))
+        servers = marked()
         mounts = Path("/proc/self/mountinfo").read_text()
-        counts = own_descriptors(), len(own_zombies()), len(marked()), _looked_up(inner)
-        box.do(runs(box, 300))
-        assert max(marked()) == inner  # the same fork server served all of them
-        assert (own_descriptors(), len(own_zombies()), len(marked()), _looked_up(inner)) == counts
+        counts = own_descriptors(), len(own_zombies()), [*map(_looked_up, sorted(servers))]
+        box.do(work(box, 200))
+        assert marked() == servers  # the same fork servers served all of them
+        assert (own_descriptors(), len(own_zombies()), [*map(_looked_up, sorted(servers))]) == counts
         assert Path("/proc/self/mountinfo").read_text() == mounts
     assert until(lambda: not set(own_zombies()) - before)
 

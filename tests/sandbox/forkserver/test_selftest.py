@@ -22,6 +22,7 @@ def test_every_guard_of_the_level_is_on(box: Box) -> None:
     guards = {g.name: g for g in box.do(box.sandbox.guards())}
     assert {n for n, g in guards.items() if g.level <= box.level and not g.on} == set()
     assert {g.level for g in guards.values()} == {0, 1, 2, 3} and all(g.reason for g in guards.values())
+    assert len(guards) == len(box.do(box.sandbox.guards()))
     missing = box.do(box.sandbox.start()).missing
     assert set(missing) == {n for n, g in guards.items() if not g.on}
 

@@ -268,10 +268,6 @@ HOSTILE: dict[str, str] = {
     "kills all": "import os, signal\nos.kill(-1, signal.SIGKILL)",
     "stops its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)",
     "forks and hangs": "import os, time\nos.fork()\ntime.sleep(30)",
-    "forks twice and lets go": "import os, time\nif os.fork() == 0:\n  os.fork()\n  time.sleep(30)",
-    "forks all it can": (
-        "import os, time\nwhile True:\n  try:\n    if os.fork() == 0: time.sleep(30)\n  except OSError: break"
-    ),
     "makes threads": (
         "import threading, time\ntry:\n  for i in range(200): threading.Thread(target=time.sleep, args=(30,)).start()\n"
         "except RuntimeError: pass"

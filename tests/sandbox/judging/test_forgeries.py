@@ -8,7 +8,7 @@ import time
 import pytest
 
 from foretrace.core.problem import Integrity
-from sandbox.judge_fixture import LOOP, Judge, outcome
+from sandbox.boxes import LOOP, Judge, outcome
 from timing import AT_ONCE_S
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.judge_fixture import Judge
+from sandbox.boxes import Judge
 
 EXPRESSIONS = (
     *("x", "x + 1", "x * 2", "[x]", "[x, x]", "(x, 'a')", "{x: [x]}", "{x}", "str(x)", "x / 2", "x % 3 == 0"),

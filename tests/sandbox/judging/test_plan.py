@@ -95,8 +95,8 @@ def test_the_prompt_gives_all_but_the_entry_point() -> None:
     )
     made = make_judge_plan([Test(code=VALUES[0])], entry_point="f", prompt=prompt)
     assert made.helpers == "import math\nfrom typing import List\nK = 3\ndef helper(x):\n    return x"
-    assert made.preamble == "import math\nfrom typing import List" + "\nK = 3\ndef helper(x):\n    return x"
-    assert make_judge_plan([Test(code=VALUES[0])], entry_point="f", prompt="Write f, please:").preamble == ""
+    assert made.asked["preamble"] == "import math\nfrom typing import List" + "\nK = 3\ndef helper(x):\n    return x"
+    assert make_judge_plan([Test(code=VALUES[0])], entry_point="f", prompt="Write f, please:").asked["preamble"] == ""
 
 
 def test_calls_hold_arguments_and_nothing_of_what_is_expected() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foretrace.core.errors import ProblemError
-from sandbox.judge_fixture import Judge
+from sandbox.boxes import Judge
 
 TESTS = """import pytest
 seen = []

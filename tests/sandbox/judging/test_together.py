@@ -9,8 +9,7 @@ import pytest
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Test
 from foretrace.sandbox.base import SandboxSettings
-from sandbox.boxes import box_at
-from sandbox.judge_fixture import LOOP, Judge, outcome
+from sandbox.boxes import LOOP, Judge, box_at, outcome
 
 STACK = "class Stack:\n  def __init__(s): s.v = []\n  def push(s, x): s.v.append(x)\n  def pop(s): return s.v.pop()\n"
 TEST = "s = Stack()\ns.push(49)\nassert s.pop() == 49"

@@ -8,9 +8,8 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.calls import Caller, NotPlainError
-from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.values import decode, encode
-from foretrace.sandbox.inside.wire import ANSWER_MODULE
+from foretrace.sandbox.inside.wire import ANSWER_MODULE, describe_error
 
 FILE = "solution.py"
 _METHOD_CLASS = "Solution"

@@ -13,8 +13,7 @@ import traceback
 import types
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.wire import FrameChannel
+from foretrace.sandbox.inside.wire import FrameChannel, describe_error
 
 FILE = "main.py"
 _STREAMS = (sys.stdout, sys.stderr)

@@ -279,6 +279,8 @@ class FixtureRunner:
 
     def run(self, function: Any, owner: Any = None) -> None:
         """Run a test function, or a method of a test class, for each of its cases."""
+        if not callable(function) or (owner is not None and type(function) not in (types.FunctionType, staticmethod)):
+            raise AssertionError("it was not run")
         fixtures = {**self._fixtures, **_find_fixtures(vars(owner) if owner else {})}
         for case in [{**own, **more} for own in getattr(owner, CASES, [{}]) for more in getattr(function, CASES, [{}])]:
             self._run_case(function, owner, case, fixtures)

@@ -27,9 +27,8 @@ from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from foretrace.sandbox.inside import pytest_stand_in
-from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.values import Encoder, NotEncodableError, decode, show_value
-from foretrace.sandbox.inside.wire import ANSWER_MODULE
+from foretrace.sandbox.inside.wire import ANSWER_MODULE, describe_error
 
 _MAX_RECORDS = 50_000
 _DECOYS = 6

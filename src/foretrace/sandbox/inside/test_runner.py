@@ -13,9 +13,9 @@ from typing import Any
 
 from foretrace.sandbox.inside import pytest_stand_in
 from foretrace.sandbox.inside.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
-from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
 from foretrace.sandbox.inside.recorder import Recorder, load_code
+from foretrace.sandbox.inside.wire import describe_error
 
 
 def prepare(request: dict[str, Any]) -> None:
@@ -58,21 +58,28 @@ def run_tests(
     earlier: dict[str, Any] = {}
     entry_point = request["entry_point"]
     for number, test in enumerate(request["tests"]):
-        problem, defined = None, dict[str, Any]()
+        failures, defined = list[dict[str, Any]](), dict[str, Any]()
         try:
-            _run_test(test, f"test_{number}.py", {**names, **earlier, "__check__": recorder}, defined)
+            _run_test(test, f"test_{number}.py", {**names, **earlier, "__check__": recorder}, defined, failures)
         except BaseException as error:
-            problem = describe_error(error)
-            if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
-                report(number, problem)
+            failures.append(describe_error(error))
+            if not isinstance(error, _OF_TESTS):
+                report(number, failures[0])
                 raise  # the sandbox's own, such as `NotPlainError`: stop here
-        report(number, problem)
+        more = "".join(f"; {other['kind']}: {other['message']}" for other in failures[1:])
+        report(number, failures[0] | {"message": failures[0]["message"] + more} if failures else None)
         earlier.update({key: value for key, value in defined.items() if key not in (entry_point, "candidate")})
 
 
-def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: dict[str, Any]) -> None:
-    """Run one test, and add what its code defines to `defined`. Raises what it raises, or AssertionError if a test that
-    it defines was not run."""
+_OF_TESTS = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What tests and answers raise."""
+
+
+def _run_test(
+    test: dict[str, Any], file: str, names: dict[str, Any], defined: dict[str, Any], failures: list[dict[str, Any]]
+) -> None:
+    """Run one test, and add what its code defines to `defined`, and to `failures` what functions and classes of its
+    raised, or that one was not run. Raises what its statements raise."""
     module = types.ModuleType("__main__")  # as `python test.py` would run it
     space = module.__dict__
     space.update(names, __builtins__=builtins, __file__=file)
@@ -81,35 +88,45 @@ def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: d
     sys.argv = [file]
     exec(load_code(test), space)
     defined.update({k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")})
+
+    def attempt(name: str, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except _OF_TESTS as error:
+            described = describe_error(error)
+            failures.append(described | {"message": f"in {name}: {described['message']}".removesuffix(": ")})
+
     if test["check"]:
         if "candidate" not in space:
             raise NameError("the entry point is not defined")
         space[test["check"]](space["candidate"])
     runner = FixtureRunner(defined, _call)
     for name in test["functions"]:
-        if not callable(defined.get(name)):
-            raise AssertionError(f"the test {name} was not run")
-        runner.run(defined[name])
+        attempt(name, runner.run, defined.get(name))
     for name in test["classes"]:
-        _run_class(name, defined.get(name), runner, test["may_skip"])
+        attempt(name, _run_class, defined.get(name), runner, test["may_skip"], attempt)
     runner.close()
 
 
-def _run_class(name: str, kind: Any, runner: FixtureRunner, may_skip: bool) -> None:
+def _run_class(kind: Any, runner: FixtureRunner, may_skip: bool, attempt: Callable[..., None]) -> None:
     if not isinstance(kind, type):
-        raise AssertionError(f"the tests of {name} were not run")
+        raise AssertionError("it was not run")
     unittest = sys.modules.get("unittest")
     if unittest is None or not issubclass(kind, unittest.TestCase):
-        _run_plain_class(kind, runner)
+        _run_plain_class(kind, runner, attempt)
         return
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
     for test, text in (*result.failures, *result.errors):
-        raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")
+        attempt(test.id().removeprefix("__main__."), _fail, text.strip().splitlines()[-1])
     if result.unexpectedSuccesses:
         raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was expected to fail")
     if result.skipped and not may_skip:
         raise AssertionError("a test was skipped")
+
+
+def _fail(text: str) -> None:
+    raise AssertionError(text.removeprefix("AssertionError: "))
 
 
 def _call(function: Any) -> None:
@@ -121,18 +138,16 @@ def _call(function: Any) -> None:
         asyncio.run(result)
 
 
-def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
+def _run_plain_class(kind: type, runner: FixtureRunner, attempt: Callable[..., None]) -> None:
     """Run the tests of a class without unittest, including inherited tests and nested classes."""
     found = {key: value for base in reversed(kind.__mro__) for key, value in vars(base).items()}
     if "setup_class" in found:
         kind.setup_class()  # type: ignore[attr-defined]
     for name, value in found.items():
         if name.startswith("test"):
-            if type(value) not in (types.FunctionType, staticmethod):
-                raise AssertionError(f"the test {name} was not run")
-            runner.run(value, kind)
+            attempt(f"{kind.__name__}.{name}", runner.run, value, kind)
         elif name.startswith("Test") and isinstance(value, type):
-            _run_plain_class(value, runner)
+            _run_plain_class(value, runner, attempt)
     if "teardown_class" in found:
         kind.teardown_class()  # type: ignore[attr-defined]
 

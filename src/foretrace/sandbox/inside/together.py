@@ -12,9 +12,8 @@ from types import FunctionType
 from typing import Any
 
 from foretrace.sandbox.inside import answer, test_runner
-from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.recorder import Recorder
-from foretrace.sandbox.inside.wire import ANSWER_MODULE
+from foretrace.sandbox.inside.wire import ANSWER_MODULE, describe_error
 
 _PEEKING = frozenset(
     {

@@ -1,11 +1,16 @@
-"""Decides from the text of the tests how they are judged: in the strongest form that works for all of them."""
+"""Decides from the text of the tests how they are judged, in the strongest form that works for all of them, and takes
+them apart for it: what is sent to the processes, and what stays here."""
 
 from __future__ import annotations
 
 import ast
+import base64
+import builtins
+import functools
+import marshal
 import re
+import warnings
 from collections.abc import Container, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,30 +21,58 @@ from foretrace.core.problem import Integrity, Test
 from foretrace.core.python_source import PARSE_ERRORS, parse_quietly, try_parse
 from foretrace.sandbox.base import FORMS
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
+from foretrace.sandbox.inside.recorder import BYTECODE
 from foretrace.sandbox.inside.values import encode
-from foretrace.sandbox.judging.rewrite import Check, find_asserts, find_constant_truth, name_asserts, take_apart
+from foretrace.sandbox.judging.rewrite import (
+    Check,
+    TestRewriter,
+    find_asserts,
+    find_constant_truth,
+    name_asserts,
+    take_apart,
+)
 from foretrace.sandbox.judging.test_reading import (
     ALIAS,
     AnswerUses,
+    Function,
     find_answer_uses,
     find_check_function,
     find_unknown_features,
     needs_one_process,
 )
 
+MAX_CONSTANT = 1 << 24
+"""Longest encoded constant of the tests, bytes."""
 _MAX_CODE_CHARS = 1 << 21
 """Most characters of the tests of one problem."""
 _MAX_ARGUMENT_BYTES = 64 * 1024
 """Longest encoded argument of a call, bytes."""
 _FAILING = re.compile(r"assert|fail|(raises|warns|exit)\Z")
 """Names of functions that may raise, so that a test without `assert` can fail."""
-
-
 _Call = tuple[str, list[Any], dict[str, Any]]
 """A function's name, and its arguments, encoded."""
 
 
-class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
+class TestCode(msgspec.Struct):
+    """The tests of a plan, with asserts taken apart."""
+
+    __test__ = False
+
+    checks: list[Check]
+    tests: list[list[int]]
+    """The numbers of the results of each test."""
+    request: dict[str, Any]
+    """What is sent to the process that runs them."""
+
+    def show_constants(self, *, all_of_them: bool) -> list[Any]:
+        """The constants that the tests' process may know: all, or only those of checks that hide none."""
+        return [
+            [encode(value, MAX_CONSTANT) for value in check.constants] if all_of_them or not check.hides else []
+            for check in self.checks
+        ]
+
+
+class JudgePlan(msgspec.Struct, kw_only=True, dict=True):
     """How the tests of a problem are judged. Made once, and used for all answers."""
 
     form: Integrity
@@ -47,24 +80,51 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the tests are inputs and outputs of a program."""
     names: tuple[str, ...]
     """Names of the results, in order."""
-    entry_point: str | None = None
-    setup: str = ""
     tests: tuple[Test, ...] = ()
     calls: tuple[_Call, ...] = ()
     """For the form `values`: the calls of the answer."""
     checks: tuple[Check, ...] = ()
     """For the form `values`: the checks, one for each name; their leaves are the calls, in order."""
-    preamble: str = ""
-    """Code of the problem that the answer builds on. It runs before the answer, which may redefine its names."""
-    setup_parts: tuple[str, ...] = ()
-    """Statements of the setup. Those that do not need the answer also run before it."""
+    setup: str = ""
     helpers: str = ""
-    """The imports, functions and constants of the preamble, which tests may use, without stubs for the answer."""
-    uses: tuple[str, ...] = ()
-    """Names that tests use and do not define; those without another meaning are the answer's."""
-    memory: dict[str, Any] = {}
-    """What was found out about the tests while they were used: their compiled code, and whether right answers need the
-    form `together`."""
+    """The imports, functions and constants of the prompt, which tests may use, without stubs for the answer."""
+    asked: dict[str, Any] = {}
+    """What every process is told: `entry_point`; `preamble`, code of the problem that runs before the answer, which may
+    redefine its names; `setup_parts`, statements of the setup, of which those that do not need the answer run before
+    it; `names` that tests use and do not define: those without another meaning are the answer's."""
+    needs_objects: bool = False
+    """Whether a right answer was found to need the form `together`."""
+
+    @functools.cached_property
+    def code(self) -> TestCode:
+        """The tests, taken apart and compiled once for all answers."""
+        checks: list[Check] = []
+        tests: list[dict[str, Any]] = []
+        results: list[list[int]] = []
+        made = 0
+        trees = [parse_quietly(test.code) for test in self.tests]
+        entry_point = self.asked["entry_point"]
+        uses = find_answer_uses(trees, entry_point, parse_quietly(self.setup))
+        for number, (test, tree) in enumerate(zip(self.tests, trees, strict=True)):
+            described = _describe_test(test.code, tree)
+            rewriter = TestRewriter(number, tree, uses, checks, made)
+            tree = rewriter.visit(tree)
+            tests.append(described | _pack(ast.fix_missing_locations(tree), f"test_{number}.py"))
+            results.append(list(range(made, made + len(rewriter.results))))
+            made += len(rewriter.results)
+        texts = [self.setup, *(test.code for test in self.tests)]
+        request = {
+            **self.asked,
+            "tests": tests,
+            "skeletons": _pack_skeletons(checks),
+            "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), check.is_strict] for check in checks],
+            "setup": _pack_source(self.setup, "setup.py"),
+            "helpers": _pack_source(self.helpers, "prompt.py"),
+            "modules": sorted(_find_modules(texts)),
+            "uses_pytest": any("pytest" in text for text in texts),
+            "patching": [text for text in texts if re.search(r"patch|builtins|setattr", text)],
+        }
+        return TestCode(checks, results, request)
 
 
 def make_judge_plan(
@@ -91,7 +151,7 @@ def make_judge_plan(
     return _plan(tuple(tests), entry_point, setup, prompt, form)
 
 
-@lru_cache(maxsize=256)  # a problem is judged many times
+@functools.lru_cache(maxsize=256)  # a problem is judged many times
 def _plan(
     tests: tuple[Test, ...], entry_point: str | None, setup: str, prompt: str, form: Integrity | None
 ) -> JudgePlan:
@@ -118,13 +178,15 @@ def _plan(
     preamble, helpers = split_prompt(prompt, entry_point)
     common: dict[str, Any] = {
         "names": tuple(name for n, tree in enumerate(trees) for name in name_asserts(n, tree, found[n])),
-        "entry_point": entry_point,
-        "setup": setup,
         "tests": tests,
-        "preamble": preamble,
-        "setup_parts": tuple(map(ast.unparse, setup_tree.body)),
+        "setup": setup,
         "helpers": helpers,
-        "uses": tuple(sorted(uses.callees)),
+        "asked": {
+            "entry_point": entry_point,
+            "preamble": preamble,
+            "setup_parts": tuple(map(ast.unparse, setup_tree.body)),
+            "names": sorted(uses.callees),
+        },
     }
     literal = read_literal_tests(trees, uses) if form in (None, "values") else None
     if literal is not None:
@@ -278,3 +340,67 @@ def _encode(value: Any) -> Any:
     if type(tagged) is list and tagged[0] == "o":
         raise _NotLiteralError
     return tagged
+
+
+# Tests as they are sent: compiled.
+
+
+def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
+    """What to call of a test after its statements have run."""
+    called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    check = find_check_function(tree)
+    functions = [n.name for n in tree.body if isinstance(n, Function) and n.name.startswith("test")]
+    cases: list[str] = []
+    classes: list[str] = []
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        if any("TestCase" in base or base in cases for base in map(ast.unparse, node.bases)):
+            cases.append(node.name)
+        if node.name in cases or (node.name.startswith("Test") and node.name not in called):
+            classes.append(node.name)
+    return {
+        "check": "check" if check and not check[1] else None,
+        "functions": [name for name in functions if name not in called],
+        "classes": classes,
+        "may_skip": "skip" in code.lower(),
+    }
+
+
+def _pack(tree: ast.Module, file: str) -> dict[str, Any]:
+    """Compiled code (large tests take a second to compile), and its source for a Python with other bytecode."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = compile(tree, file, "exec", dont_inherit=True, optimize=0)
+    packed = base64.b64encode(marshal.dumps(code)).decode("ascii")
+    return {"source": ast.unparse(tree), "bytecode": BYTECODE, "code": packed}
+
+
+def _pack_skeletons(checks: list[Check]) -> dict[str, Any]:
+    pairs = "".join(
+        f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({', '.join(check.sides or ())})), "
+        for check in checks
+    )
+    source = f"skeletons = ({pairs})"
+    try:
+        return _pack(parse_quietly(source), "skeletons")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # too deep: the asserts fail where they are run
+        return {"source": source, "bytecode": "", "code": ""}
+
+
+def _pack_source(source: str, file: str) -> dict[str, Any]:
+    tree = parse_quietly(source)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    defined = {getattr(node, "name", None) for node in tree.body}
+    lacks = sorted({n.id for n in names} - stored - defined - set(dir(builtins)))
+    return _pack(tree, file) | {"lacks": lacks}
+
+
+def _find_modules(texts: list[str]) -> set[str]:
+    """The modules that the tests import, except the answer, pytest, and modules with visible side effects."""
+    found: set[str] = set()
+    for node in (node for text in texts for node in ast.walk(parse_quietly(text))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return {name for name in found if name.partition(".")[0] not in ("pytest", "solution", "this", "antigravity")}

@@ -91,6 +91,8 @@ class Check(msgspec.Struct):
     """Numbers of the constants that are only tolerances."""
     required: bool = False
     """Whether the tests must reach it."""
+    method: str = ""
+    """For an assert method of unittest: the test that it stands in, such as `TestAdd.test_zero`."""
 
     @property
     def parameters(self) -> str:
@@ -242,18 +244,21 @@ class TestRewriter(ast.NodeTransformer):
         self._inside = 0
         """Above 0 inside code that may expect an exception of an assert."""
         self._required = True
+        self._path = ""
+        """Names of the classes and functions around a statement."""
 
     @contextlib.contextmanager
-    def _enter(self, required: bool, *, native: bool = False, inside: bool = True) -> Generator[None]:
-        before = self._required, self._native, self._inside
+    def _enter(self, required: bool, *, native: bool = False, inside: bool = True, name: str = "") -> Generator[None]:
+        before = self._required, self._native, self._inside, self._path
         self._required &= required
         self._native += native
         self._inside += inside
+        self._path += f".{name}" if name else ""
         yield
-        self._required, self._native, self._inside = before
+        self._required, self._native, self._inside, self._path = before
 
-    def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
-        with self._enter(required, native=native, inside=inside):
+    def _visit_in(self, node: Any, required: bool, **state: Any) -> Any:
+        with self._enter(required, **state):
             return self.generic_visit(node)
 
     def visit_If(self, node: Any) -> Any:
@@ -268,14 +273,14 @@ class TestRewriter(ast.NodeTransformer):
         required = (node.name.startswith("test") or node.name == "check") and not self._is_left_out(node)
         native = any(re.search(r"xfail|expectedFailure", text) for text in texts)
         top = node.name == "check" or (node.name.startswith("test") and not self._inside and not texts)
-        return self._visit_in(node, required, native=native, inside=not top)
+        return self._visit_in(node, required, native=native, inside=not top, name=node.name)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         """Only the tests of a test class must be run."""
         is_tests = node.name.startswith("Test") or any("TestCase" in ast.unparse(base) for base in node.bases)
-        return self._visit_in(node, is_tests and not self._is_left_out(node))
+        return self._visit_in(node, is_tests and not self._is_left_out(node), name=node.name)
 
     def _is_left_out(self, node: Any) -> bool:
         """Whether decorators say that a test need not be run, independently of the answer."""
@@ -330,7 +335,7 @@ class TestRewriter(ast.NodeTransformer):
         if owner == "self" and name.startswith("assert") and not self._native:
             test = _read_unittest(call, name.removeprefix("assert"))
             if test is not None:
-                return self._make(node, ast.copy_location(test, call), self._last)
+                return self._make(node, ast.copy_location(test, call), self._last, self._path[1:])
         return node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
@@ -354,9 +359,9 @@ class TestRewriter(ast.NodeTransformer):
             return node
         return [self._call(node, "fail", self._last), node]
 
-    def _make(self, node: ast.stmt, test: ast.expr, result: int) -> list[ast.stmt]:
+    def _make(self, node: ast.stmt, test: ast.expr, result: int, method: str = "") -> list[ast.stmt]:
         check = take_apart(test, result, self._shadowed)
-        check.required = self._required
+        check.required, check.method = self._required, method
         self._checks.append(check)
         number = len(self._checks) - 1
         made = self._call(node, None, number, *check.leaves)

@@ -12,15 +12,14 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.problem import TestResult
+from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.forkserver.run_result import read_error
 from foretrace.sandbox.inside.recorder import NAMES
 from foretrace.sandbox.inside.values import decode, show_value
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.process import NOT_RUN, format_error
 from foretrace.sandbox.judging.rewrite import Check
-from foretrace.sandbox.judging.test_code import prepare
 
+NOT_RUN = "not run"
 _MAX_BITS = 1 << 14
 _MAX_ITEMS = 1 << 20
 _WIDTH = re.compile(r"[*\d]")
@@ -93,6 +92,11 @@ class Judgment(msgspec.Struct):
 
 
 _PASSED = Judgment(True)
+_DENIED = Judgment(False, "the assert does not hold: an object of the code decided it (its `==`, `in`, `<` or truth)")
+NO_DECOYS = "not decided: an object of the code is compared with a value in whose place no other can be tried"
+_NOT_BELIEVED = Judgment(
+    False, "not believed: an object of the code also says that the assert holds with wrong values", same_for_others=True
+)
 _MALFORMED = Judgment(False, "the process broke the protocol")
 
 
@@ -129,16 +133,16 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment
             described = read_error(error)
             return Judgment(False, format_error(described) if described else "an exception")
         case ["l", None]:
-            return Judgment(False, "an object of the answer was compared with a value that has no decoys", unsure=True)
+            return Judgment(False, NO_DECOYS, unsure=True)
         case ["l", [*answers]] if place is not None and place < len(answers):
             return _judge_line_up(check, answers, place)
         case ["b", said, [*others]]:
             if said is not True:
-                return Judgment(False, "an object of the answer says that it does not hold")
+                return _DENIED
             if len(others) > 1 and check.claims_sameness and all(other is True for other in others):
-                return _same_for_others()
+                return _NOT_BELIEVED
             if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and check.is_strict:
-                return _same_for_others()
+                return _NOT_BELIEVED
             return _PASSED
         case _:
             return _MALFORMED
@@ -148,18 +152,14 @@ def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgment:
     others = [answer for number, answer in enumerate(answers) if number != place]
     alike = sum(other is True for other in others)
     if answers[place] is not True:
-        return Judgment(False, "an object of the answer says that it does not hold")
+        return _DENIED
     exact = check.kinds - {"arithmetic"} == {"Eq"} and not re.search("mul|mod|floordiv", check.skeleton)
     has_members = "In" in check.kinds  # other constants may also be members, but not all of them
     if check.claims_sameness and not has_members and (alike > len(others) / 2 or (alike and exact)):
-        return _same_for_others()
+        return _NOT_BELIEVED
     if (has_members or check.kinds & {"Lt", "LtE", "Gt", "GtE"}) and alike == len(others):
-        return _same_for_others()
+        return _NOT_BELIEVED
     return _PASSED
-
-
-def _same_for_others() -> Judgment:
-    return Judgment(False, "an object of the answer says the same of other values", same_for_others=True)
 
 
 class TestReport:
@@ -169,8 +169,8 @@ class TestReport:
     __test__ = False
 
     def __init__(self, plan: JudgePlan, places: Mapping[int, int]) -> None:
-        code = prepare(plan)
-        self._checks, self._tests, self._names, self._places = code.checks, code.tests, plan.names, places
+        self._checks, self._tests = plan.code.checks, plan.code.tests
+        self._names, self._places = plan.names, places
         self._results: list[Judgment | None] = [None] * len(plan.names)
         self._seconds: dict[int, float] = {}
         self.unsure: set[int] = set()
@@ -221,8 +221,12 @@ class TestReport:
         if made.unsure and n not in self._places:
             self.unsure.add(n)
             return
-        result = self._checks[n].result
+        result, method = self._checks[n].result, self._checks[n].method
         if not made.passed:
+            if method:
+                wanted = f", expected {made.expected}" if made.expected is not None else ""
+                said = made.error or ("fails" if made.actual is None else f"got {made.actual}{wanted}")
+                made = msgspec.structs.replace(made, error=f"in {method}: {said}"[:500])
             self._fail(result, made)
         elif self._results[result] is None:
             self._results[result] = made
@@ -253,3 +257,7 @@ class TestReport:
                 seconds = self._seconds.get(number)
             made.append(judged.make_result(name, seconds))
         return made
+
+
+def format_error(error: RunError) -> str:
+    return f"{error.kind}: {error.message}"[:500] if error.message else error.kind
