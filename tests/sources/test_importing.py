@@ -14,6 +14,7 @@ from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, taking
 from foretrace.sources.chat import Chat
+from foretrace.sources.formats.hub_session import HubSession
 from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport, check_import
 from foretrace.sources.swe_smith import SweSmith
@@ -91,6 +92,19 @@ def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> N
     assert len(list(read_traces(tmp_path / "out"))) == 2
     assert (report.rows, report.traces, report.replaced, report.already_done) == (6, 2, 2, 2)
     assert +report.success == {"true": 2}
+
+
+def test_a_trace_that_comes_twice_is_counted_once(tmp_path: Path) -> None:
+    """Twice in one import: unchanged, and as the beginning of a longer one."""
+    talk = [{"type": "session", "harness": "h", "id": "s"}]
+    for role, text in (("user", "Go."), ("assistant", "Gone."), ("user", "On."), ("assistant", "Right.")):
+        talk.append({"type": "message", "message": {"role": role, "content": text}})
+    paths = [write_jsonl(tmp_path / f"{n}.jsonl", talk[:end]) for n, end in enumerate((3, 3, 5))]
+    report = importing.import_inputs([importing.SourceInputs(HubSession(), files=paths)], tmp_path / "out")
+    counts = report.sources["hub_session"].counts
+    assert (report.traces, report.already_done, report.grown, counts.traces, counts.turns) == (1, 1, 1, 1, 2)
+    rows = [FileRows(write_jsonl(tmp_path / "r.jsonl", [*swe_rows(2), *swe_rows(2)]))]
+    assert import_rows(SweSmith(), rows, tmp_path / "rows").total.counts.traces == 2
 
 
 def test_an_import_that_found_nothing_takes_its_folder_away(tmp_path: Path) -> None:

@@ -40,6 +40,24 @@ def test_halves(completion: Any) -> None:
     assert agent(read({"prompt": "Find it.", "completion": said}))[0].raw_index == 0
 
 
+def test_a_conversation_in_input() -> None:
+    """Whole, or with its last reply as a text in `output`."""
+    said = {"role": "assistant", "content": "Here."}
+    expected = [("user", "Find it.", []), ("assistant", "Here.", [])]
+    assert sketch(read({"input": [ASK, said]})) == sketch(read({"input": [ASK], "output": "Here."})) == expected
+    with pytest.raises(RowError, match="no column messages"):
+        read({"input": "Find it.", "output": "Here."})
+
+
+def test_attachments_are_part_of_the_text() -> None:
+    """Claude's exported chats."""
+    files = [{"file_name": "a.txt", "extracted_content": "The text of the file."}, {"file_name": "b.png"}]
+    turns = [{"sender": "human", "text": "Look.", "attachments": files}, {"sender": "assistant", "text": "Nice."}]
+    asked = read({"chat_messages": turns}).messages[0]
+    assert asked.content == "Look.\n\na.txt\nThe text of the file."
+    assert asked.extra["attachments"] == [{"file_name": "a.txt"}, {"file_name": "b.png"}]
+
+
 def item(kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": kind, **fields}
 

@@ -165,9 +165,14 @@ def read_document(path: Path, limit: int = MAX_LINE) -> Any:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as raw:
-        data = _join(remove_bom(read_unpacked(path, raw)), limit)
+    data = read_bytes(path, limit)
     return data if isinstance(data, Drop) else _decode_or_drop(data)
+
+
+def read_bytes(path: Path, limit: int = MAX_LINE) -> bytes | Drop:
+    """The bytes of a file, unpacked; a Drop if there are more than `limit`, or if the packing is damaged."""
+    with path.open("rb") as raw:
+        return _join(remove_bom(read_unpacked(path, raw)), limit)
 
 
 def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:

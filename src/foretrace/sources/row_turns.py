@@ -224,6 +224,14 @@ def find_rivals(row: Row) -> list[str]:
     return names if len(names) > 1 else []
 
 
+def _find_input(row: Row) -> FoundTurns | None:
+    """A whole conversation in `input`, as clients of the Responses API keep it."""
+    turns = _list_turns(row.get("input"))
+    if not any(map(is_agent, turns)) or any(row.get(name) for name in (*_REPLIES, *_RESPONSES)) or find_rivals(row):
+        return None
+    return FoundTurns([*enumerate(turns)], frozenset({"input"}), "column input holds messages")
+
+
 def _make_turns(value: Any, role: str) -> list[Row]:
     if turns := _list_turns(value):
         return turns
@@ -306,17 +314,20 @@ def find_reply(body: Row) -> Row | None:
 
 
 def _find_halves(row: Row) -> FoundTurns | None:
-    """`prompt` with a `completion` or `response`."""
-    reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
+    """`prompt` with a `completion` or `response`; turns in `input` with a text in `output`."""
+    prompt, reply = "prompt", next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
+    if reply is None and isinstance(row.get("output"), str) and _list_turns(row.get("input")):
+        # Only next to turns: two texts in these columns are an instruction and its answer.
+        prompt, reply = "input", "output"
     if reply is not None and (found := _find_rendered_halves(row, reply)) is not None:
         return found
-    asked, said = _make_turns(row.get("prompt"), "user"), _make_turns(row.get(reply or ""), "assistant")
+    asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
     if len(said) == 1 and _are_calls(calls := decode_nested(row.get("tool_calls"))):
         said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
-    return FoundTurns(turns, frozenset({"prompt", reply}), f"columns prompt and {reply}")
+    return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
 
 
 def _find_rendered_halves(row: Row, reply: str) -> FoundTurns | None:
@@ -547,4 +558,5 @@ _FINDERS = (
     _find_wanted_calls,
     _find_text,
     _find_nested,
+    _find_input,
 )
