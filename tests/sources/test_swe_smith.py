@@ -12,15 +12,7 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.swe_smith import SweSmith, find_repository
-from sources.raw_rows import (
-    INSTANCE,
-    REWRITTEN,
-    SUBMIT,
-    swe_row,
-    ticks_messages,
-    tool_messages,
-    xml_messages,
-)
+from sources.raw_rows import INSTANCE, REWRITTEN, SUBMIT, swe_row, ticks_messages, tool_messages, xml_messages
 
 AT = RowRef(3, "rows.jsonl")
 

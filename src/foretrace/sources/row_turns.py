@@ -16,16 +16,7 @@ import msgspec
 
 from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
-from foretrace.sources.json_values import (
-    as_dict,
-    as_list,
-    as_text,
-    decode_json,
-    decode_nested,
-    get_dict,
-    get_text,
-    write_text,
-)
+from foretrace.sources.json_values import as_dict, as_list, decode_json, decode_nested, get_dict, get_text, write_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.turn_items import REST, Row, Turns, get_role, is_agent, is_turn, make_raw_call, make_thought
@@ -484,7 +475,7 @@ def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any] | None:
     """Thought, calls and result of a step."""
     if not isinstance(item, dict) or "role" in item:
         return None
-    thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
+    thought = next((text for name in _THOUGHTS if (text := get_text(item, name))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key)), None)
     if key is None:

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sources.formats.reading import (
-    SHARED,
-    needs_shared,
-    read,
-    read_one,
-    write_document,
-)
+from sources.formats.reading import SHARED, needs_shared, read, read_one, write_document
 
 
 @needs_shared
