@@ -109,10 +109,7 @@ def bench_row(turns: list[tuple[str, str]], query: str = "Where is the well?", p
     roles, texts = [r for r, _ in turns], [t for _, t in turns]
     pairs = [{"from": r, "value": t} for r, t in turns]
     step = sum(r != "system" for r in roles)
-    return {
-        "id": f"Step {step}: {query}",
-        "conversations": {"from": roles, "value": texts} if parallel else pairs,
-    }
+    return {"id": f"Step {step}: {query}", "conversations": {"from": roles, "value": texts} if parallel else pairs}
 
 
 def bench_prefixes(turns: list[tuple[str, str]], query: str = "Where is the well?") -> list[dict[str, Any]]:

@@ -146,8 +146,7 @@ def test_a_number_names_a_task_only_within_its_dataset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [(True, True), (0, False), (1.0, True), ("False", False), (None, None), (float("nan"), None)],
+    ("value", "expected"), [(True, True), (0, False), (1.0, True), ("False", False), (None, None), (float("nan"), None)]
 )
 def test_success_values(value: Any, expected: bool | None) -> None:
     assert read({"messages": [{"role": "assistant", "content": "x"}], "success": value}).outcome.success is expected

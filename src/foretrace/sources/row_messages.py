@@ -31,10 +31,7 @@ _MARKER = re.compile(
     r"|\[\w+(?: for '[^\n]*?')?\] Result:\n?|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
 """Beginnings that mark a message in role `user` as the output of a tool."""
-_NOTICE = re.compile(
-    r"\s*<(system-reminder|environment_context|hook_prompt|turn_aborted)>.*</\1>\s*\Z",
-    re.DOTALL,
-)
+_NOTICE = re.compile(r"\s*<(system-reminder|environment_context|hook_prompt|turn_aborted)>.*</\1>\s*\Z", re.DOTALL)
 """Messages in role `user` that the agent's program writes, not a person."""
 _NEXT_TASK = re.compile(
     r"\s*(?:(?:A|Here is a|Here's a) new (?:question|problem|task)\b"

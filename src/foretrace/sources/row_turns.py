@@ -47,14 +47,8 @@ _STATES = frozenset({
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
 _TEMPLATES = (
-    (
-        "<|im_start|>",
-        r"<\|im_start\|>(\w+)(?:[ \t]+name=[\w.-]+)?[ \t]*\n(.*?)(?:<\|im_end\|>|\Z)",
-    ),
-    (
-        "<|start_header_id|>",
-        r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n*(.*?)(?:<\|eot_id\|>|<\|eom_id\|>|\Z)",
-    ),
+    ("<|im_start|>", r"<\|im_start\|>(\w+)(?:[ \t]+name=[\w.-]+)?[ \t]*\n(.*?)(?:<\|im_end\|>|\Z)"),
+    ("<|start_header_id|>", r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n*(.*?)(?:<\|eot_id\|>|<\|eom_id\|>|\Z)"),
 )
 """Chat templates (ChatML, Llama): the token that begins a turn, and the role and the text of a turn."""
 _FILLING = re.compile(r"(?:\s|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>|</?s>)*")
