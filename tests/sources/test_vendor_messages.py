@@ -5,21 +5,21 @@ What else stands in such a row is kept, and a value of a kind that nobody writes
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foretrace.core.trace import Trace, encode_trace
-from foretrace.rows.base import Drop, RawRow, RowRef
+from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.row_turns import find_turns
+from sources.formats.reading import find_places, put
+from sources.raw_rows import Given, read_row
 
 ASK: dict[str, Any] = {"role": "user", "content": "Weather?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
@@ -150,15 +150,9 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def read(row: dict[str, Any]) -> Trace:
-    trace = Chat().to_trace(row, RowRef(0))
-    assert isinstance(trace, Trace)
-    return trace
-
-
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_one_conversation_in_every_form(row: dict[str, Any]) -> None:
-    messages = read(row).messages
+    messages = read_row(row).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant"]
     assert [m.content for m in messages] == ["Weather?", "I look.", "3 C", "It is 3 C."]
     (call,) = messages[1].tool_calls
@@ -207,7 +201,7 @@ def test_what_stands_beside_messages_is_kept(form: str) -> None:
 
 def test_parallel_lists_of_other_things_are_kept() -> None:
     lists = {"from": ["human", "gpt"], "value": ["Which?", "None."], "reward": [0.0, 0.7], "tags": ["x"], "title": "t"}
-    trace = read({"conversations": lists})
+    trace = read_row({"conversations": lists})
     kept = json.dumps([trace.extra, *(message.extra for message in trace.messages)])
     assert all(value in kept for value in ("0.7", '"x"', '"t"'))
 
@@ -219,42 +213,12 @@ def test_a_value_that_is_nested_deep_is_kept_whole() -> None:
     assert find_rest(value, "other") == value
 
 
-class Decoded:
-    """Rows that another library decoded."""
-
-    label = fingerprint = "decoded"
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self._rows = rows
-
-    def read(self, start: int = 0) -> Iterator[RawRow]:
-        for number, row in list(enumerate(self._rows))[start:]:
-            yield RawRow(RowRef(number), row)
-
-
-def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        yield (*path, key)
-        yield from list_paths(value[key], (*path, key))
-
-
-def replace(row: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    row = copy.deepcopy(row)
-    held: Any = row
-    for key in path[:-1]:
-        held = held[key]
-    held[path[-1]] = value
-    return row
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_an_odd_value_anywhere_is_a_trace_or_a_named_drop(tmp_path: Path, form: str) -> None:
     whole = FORMS[form]
     odd: list[Any] = [["x"], {"a": ["b"]}, 3, None, "", [["q"]], "x\ud800"]
-    rows = [
-        {**replace(whole, path, each), "id": f"{path}{n}"} for path in list_paths(whole) for n, each in enumerate(odd)
-    ]
-    report = import_rows(Chat(), [Decoded([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
+    rows = [{**put(whole, path, each), "id": f"{path}{n}"} for path in find_places(whole) for n, each in enumerate(odd)]
+    report = import_rows(Chat(), [Given([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
     assert "internal_error" not in report.drops, report.examples
     assert report.traces + report.drops.total() == len(rows) + 1
     assert form == "as JSON text" or "half of a surrogate pair" in report.examples["not_utf8"][0]
@@ -278,7 +242,7 @@ def test_a_log_without_one_reply_to_one_conversation_is_none(asked: Any, respons
     ],
 )
 def test_system_prompts_beside_the_messages(row: dict[str, Any]) -> None:
-    first = read(row).messages[0]
+    first = read_row(row).messages[0]
     assert (first.role, first.content) == ("system", "Be brief.")
 
 
@@ -289,12 +253,12 @@ def test_thoughts_errors_and_parallel_calls() -> None:
         {"type": "dynamic-tool", "toolName": "ask", "toolCallId": "c2", "state": "output-error", "errorText": "no"},
         {"type": "text", "text": "Done."},
     ]
-    messages = read({"messages": [SDK_SHOWN[0], {"role": "assistant", "parts": parts}]}).messages
+    messages = read_row({"messages": [SDK_SHOWN[0], {"role": "assistant", "parts": parts}]}).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool", "tool", "assistant"]
     assert messages[1].reasoning == "Hm." and [call.name for call in messages[1].tool_calls] == ["look", "ask"]
     assert [m.is_error for m in messages[2:4]] == [None, True] and messages[3].content == "no"
     thought = {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Hi."}]}
-    assert read({"contents": [GEMINI[0], thought]}).messages[1].reasoning == "Hm."
+    assert read_row({"contents": [GEMINI[0], thought]}).messages[1].reasoning == "Hm."
 
 
 @pytest.mark.parametrize(
@@ -317,7 +281,7 @@ def test_calls_and_texts_under_other_keys() -> None:
     """Blocks and calls of AgentDojo."""
     text = [{"type": "text", "content": "Pay it."}]
     call = {"function": "pay", "args": {"sum": 10}, "id": "t-1"}
-    trace = read({"messages": [{"role": "user", "content": text}, {"role": "assistant", "tool_calls": [call]}]})
+    trace = read_row({"messages": [{"role": "user", "content": text}, {"role": "assistant", "tool_calls": [call]}]})
     assert trace.messages[0].content == "Pay it." and trace.messages[1].tool_calls[0].arguments == '{"sum": 10}'
 
 
@@ -331,7 +295,7 @@ def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
             {"call_id": "c1", "name": "look", "content": "no", "is_error": True}]},
         {"source": "helper", "type": "ToolCallSummaryMessage", "content": "no"},
     ]  # fmt: skip
-    messages = read({"messages": events, "stop_reason": "done"}).messages
+    messages = read_row({"messages": events, "stop_reason": "done"}).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool"]
     assert messages[1].reasoning == "Hm." and messages[1].tool_calls[0].name == "look"
     assert messages[2].is_error is True and messages[2].tool_call_ids == ("c1",)
@@ -348,7 +312,7 @@ def test_steps_of_smolagents() -> None:
          "tool_calls": [
             {"id": "c2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": "3 C"}}}]},
     ]  # fmt: skip
-    messages = read({"question": "q", "intermediate_steps": steps}).messages
+    messages = read_row({"question": "q", "intermediate_steps": steps}).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
     assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
     assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)
