@@ -32,25 +32,9 @@ VALUES: list[Any] = [
     [{"role": "assistant", "name": {}}],
 ]  # fmt: skip
 COLUMNS = [
-    "messages",
-    "conversations",
-    "instance_id",
-    "id",
-    "traj_id",
-    "resolved",
-    "model",
-    "tools",
-    "reward",
-    "success",
-    "key",
-    "task",
-    "provenance",
-    "outcome",
-    "extra",
-    "patch",
-    "group",
-    "schema_version",
-]
+    "messages", "conversations", "instance_id", "id", "traj_id", "resolved", "model", "tools", "reward", "success",
+    "key", "task", "provenance", "outcome", "extra", "patch", "group", "schema_version",
+]  # fmt: skip
 TRACE_ROW = {
     "key": "k",
     "task": {"id": "t", "group": "g"},

@@ -140,11 +140,7 @@ def _refuse_other_format(path: Path, head: bytes) -> None:
 
 def read_records(path: Path) -> Iterator[Value]:
     """Records of a JSON lines file of any name, plain or compressed. A line that cannot be read is a Drop, with the
-    reason `UNFINISHED_LINE` if it is an incomplete last line.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    reason `UNFINISHED_LINE` if it is an incomplete last line; a file that cannot is an OSError."""
     with path.open("rb") as raw:
         for line in _read_lines(remove_bom(read_unpacked(path, raw))):
             if isinstance(line, Drop):

@@ -83,11 +83,7 @@ class FileHead(msgspec.Struct, frozen=True):
 
 
 def read_head(path: Path) -> FileHead:
-    """Read the beginning of a file, or the names in a folder.
-
-    Raises:
-        SourceError: it cannot be read.
-    """
+    """Read the beginning of a file, or the names in a folder; raises a SourceError if it cannot."""
     try:
         if path.is_dir():
             with os.scandir(path) as entries:
@@ -173,11 +169,8 @@ def read_partial(text: bytes) -> Any:
 
 
 def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """The objects in a file: a JSON document, a list of objects, or JSON lines, depending on its beginning.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
+    """The objects in a file: a JSON document, a list of objects, or JSON lines, depending on its beginning. A file that
+    cannot be read is a SourceError."""
     head = read_head(path)
     if head.document is None and not head.start.lstrip().startswith(b"["):
         yield from read_records(path)

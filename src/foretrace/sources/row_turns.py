@@ -87,11 +87,7 @@ def find_turns(row: Row) -> FoundTurns | None:
 
 
 def read_turns(row: Row, path: str) -> FoundTurns:
-    """The conversation in the column that the user names; dots lead into objects.
-
-    Raises:
-        RowError: there is none.
-    """
+    """The conversation in the column that the user names (dots lead into objects); a RowError if there is none."""
     value = get_path(row, path)
     column = path if path in row else path.partition(".")[0]
     if isinstance(value, str) and ((turns := split_template(value)) or _SPOKEN_START.match(value)):
@@ -123,11 +119,7 @@ def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
 
 
 def get_path(row: Row, path: str) -> Any:
-    """The value in a column, or at `a.b` within objects, decoding JSON text on the way.
-
-    Raises:
-        RowError: it is missing.
-    """
+    """The value in a column, or at `a.b` within objects or their JSON text; a RowError if it is missing."""
     if path in row:
         return row[path]
     value: Any = row
@@ -140,11 +132,7 @@ def get_path(row: Row, path: str) -> Any:
 
 
 def decode_turns(value: Any, column: str) -> list[Row]:
-    """A list of turns, given as it is, as JSON text, or as parallel lists of roles and texts.
-
-    Raises:
-        RowError: it is something else.
-    """
+    """A list of turns, given as it is, as JSON text, or as parallel lists; a RowError if it is something else."""
     value = decode_column(value, column)
     if isinstance(value, dict) and (value := _zip_lists(value)) is None:
         raise RowError("wrong_column_type", f"{column} is an object, and no lists of one length")
@@ -360,11 +348,7 @@ def _find_text(row: Row) -> FoundTurns | None:
 
 
 def split_template(text: str) -> list[Row]:
-    """The turns of a text that begins with a template's tokens; none if it does not.
-
-    Raises:
-        RowError: some text is outside of the turns, or a turn has no end.
-    """
+    """The turns of a text that begins with a template's tokens, else none. Text outside of turns is a RowError."""
     at = _skip_filling(text, 0)
     token, pattern = next(((token, each) for token, each in _TEMPLATES if text.startswith(token, at)), ("", ""))
     turns: list[Row] = []
