@@ -60,8 +60,8 @@ class _Turn(msgspec.Struct):
 
 
 def make_messages(items: list[tuple[Place, Row]], pattern: TextEncoding | None = None) -> tuple[Message, ...]:
-    """The messages of turns from `flatten_turns`; calls are native ones, or else those in the text. A turn with an unknown
-    role, or content that would be lost, is a RowError."""
+    """The messages of turns from `flatten_turns`; calls are native ones, or else those in the text. An unknown role, or
+    content that would be lost, is a RowError."""
     turns = [_read_turn(place, item, index) for index, (place, item) in enumerate(items)]
     silent = [i for i, turn in enumerate(turns) if turn.role == "assistant" and not turn.calls]
     texts = [AgentText(turns[i].text, _find_answer(turns, i)) for i in silent if turns[i].text.strip()]
