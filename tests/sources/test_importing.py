@@ -16,12 +16,12 @@ from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, taking
 from foretrace.sources.chat import Chat
-from foretrace.sources.formats.hub_session import HubSession
 from foretrace.sources.importing import import_rows
 from foretrace.sources.report import ImportReport, check_import
 from foretrace.sources.swe_smith import SweSmith
 from foretrace.sources.toolbench import ToolBench
 from sources.raw_rows import act, answer, bench_row, swe_row, swe_rows, write_jsonl, xml_messages
+from sources.session_formats import Talks, talk, write_talk
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -93,20 +93,9 @@ def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> N
     report = import_rows(SweSmith(), files, tmp_path / "out", replace=True)
     assert len(list(read_traces(tmp_path / "out"))) == 2
     assert (report.rows, report.traces, report.replaced, report.already_done) == (6, 2, 2, 2)
-    assert +report.success == {"true": 2}
-
-
-def test_a_trace_that_comes_twice_is_counted_once(tmp_path: Path) -> None:
-    """Twice in one import: unchanged, and as the beginning of a longer one."""
-    talk = [{"type": "session", "harness": "h", "id": "s"}]
-    for role, text in (("user", "Go."), ("assistant", "Gone."), ("user", "On."), ("assistant", "Right.")):
-        talk.append({"type": "message", "message": {"role": role, "content": text}})
-    paths = [write_jsonl(tmp_path / f"{n}.jsonl", talk[:end]) for n, end in enumerate((3, 3, 5))]
-    report = importing.import_inputs([importing.SourceInputs(HubSession(), files=paths)], tmp_path / "out")
-    counts = report.sources["hub_session"].counts
-    assert (report.traces, report.already_done, report.grown, counts.traces, counts.turns) == (1, 1, 1, 1, 2)
     rows = [FileRows(write_jsonl(tmp_path / "r.jsonl", [*swe_rows(2), *swe_rows(2)]))]
-    assert import_rows(SweSmith(), rows, tmp_path / "rows").total.counts.traces == 2
+    assert import_rows(SweSmith(), rows, tmp_path / "twice").total.counts.traces == 2, "equal rows are one trace"
+    assert +report.success == {"true": 2}
 
 
 def test_an_import_that_found_nothing_takes_its_folder_away(tmp_path: Path) -> None:
@@ -152,6 +141,8 @@ def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
     paths = [write_jsonl(tmp_path / f"{n}.jsonl", mixed_rows(3 + n)) for n in range(9)]
     paths.append(write_jsonl(tmp_path / "again" / "8.jsonl", mixed_rows(11)))
     talks = write_jsonl(tmp_path / "t.jsonl", [{"id": str(n), "messages": said} for n in range(40)])
+    files = [write_talk(tmp_path / f"talk{n}.jsonl", talk(str(n), n % 9)) for n in range(45)]
+    files.append(write_talk(tmp_path / "many.jsonl", [r for n in range(200, 220) for r in talk(str(n), 3)]))
     turns = [("system", "Act."), ("user", "Go."), act("look", {}), ("function", "{}"), answer("There.")]
     branches = write_jsonl(tmp_path / "b.jsonl", [bench_row(turns[:3]), bench_row(turns)])
     given = [
@@ -159,11 +150,13 @@ def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
         importing.SourceInputs(Unsendable(), rows=[FileRows(write_jsonl(tmp_path / "u.jsonl", mixed_rows(30)))]),
         importing.SourceInputs(Chat(), rows=[FileRows(talks)]),
         importing.SourceInputs(ToolBench(), rows=[FileRows(branches)]),
+        importing.SourceInputs(Talks(), files=files),
     ]
     reports = [importing.import_inputs(given, tmp_path / str(n), engine=Processes(n)) for n in (1, 2, 3)]
     assert reports[0] == reports[1] == reports[2]
     assert listing(tmp_path / "1") == listing(tmp_path / "2") == listing(tmp_path / "3")
     assert reports[0].sources["swe_smith"].files_done == 1 and reports[0].drops["prefix_row"] == 1
+    assert (reports[0].sources["talks"].counts.traces, reports[0].drops["no_agent_turn"]) == (60, 5)
     assert not list((tmp_path / "3").glob(".source*"))
     again = importing.import_inputs(given, tmp_path / "2", engine=Processes(2))
     assert again.already_done == again.rows == reports[0].rows
@@ -180,12 +173,6 @@ class Unsendable(SweSmith):
 def write_chats(path: Path, count: int) -> Path:
     turns = [{"role": "user", "content": path.stem}, {"role": "assistant", "content": "Yes."}]
     return write_jsonl(path, [{"id": f"{path.stem}{n}", "messages": turns} for n in range(count)])
-
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments are sealed every ten rows."""
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
 
 
 def break_at(monkeypatch: pytest.MonkeyPatch, name: str, row: int, error: BaseException) -> None:
@@ -207,34 +194,20 @@ def test_a_file_of_rows_that_is_gone_ends_the_import(tmp_path: Path) -> None:
         import_rows(Chat(), inputs, tmp_path / "out")
 
 
-@pytest.mark.usefixtures("few")
-def test_an_error_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = [FileRows(write_chats(tmp_path / name, 15)) for name in ("a.jsonl", "b.jsonl")]
-    out = tmp_path / "out"
-    break_at(monkeypatch, "a.jsonl", 4, OSError(5, "Input/output error"))
-    with pytest.raises(SourceError, match=r"a.jsonl: .*error; nothing was sealed before, and nothing is kept; mend it"):
-        import_rows(Chat(), inputs, out)
-    assert not out.exists()
-    monkeypatch.undo()
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
-    break_at(monkeypatch, "b.jsonl", 7, OSError(5, "Input/output error"))
-    with pytest.raises(SourceError, match=r"; 20 traces are sealed in .*out, and the same import goes on from there; "):
-        import_rows(Chat(), inputs, out)
-    assert TraceStore(out).manifest.counts["traces"] == 20
-
-
-@pytest.mark.usefixtures("few")
-def test_an_interrupt_says_what_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_what_ends_an_import_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
 ) -> None:
-    file, out = write_chats(tmp_path / "a.jsonl", 300), tmp_path / "out"
-    break_at(monkeypatch, "a.jsonl", 4, KeyboardInterrupt())
-    assert main(["import", "chat", str(file), "--out", str(out), "--workers", "1"]) == 130
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told == "foretrace: interrupted; nothing was sealed before, and nothing is kept" and not out.exists()
-    monkeypatch.undo()
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
-    break_at(monkeypatch, "a.jsonl", 299, KeyboardInterrupt())
-    assert main(["import", "chat", str(file), "--out", str(out), "--workers", "1"]) == 130
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told == f"foretrace: interrupted; 250 traces are sealed in {out}, and the same import goes on from there"
+    files, out = [write_chats(tmp_path / name, 15) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out"
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    wrong, sealed = ("interrupted; ", 10) if is_interrupt else (f"{error.args[1]}; ", 20)  # what was read is taken
+    kept = {"a.jsonl": "nothing was sealed before, and nothing is kept"}
+    kept["b.jsonl"] = f"{sealed} traces are sealed in {out}, and the same import goes on from there"
+    for name, said in kept.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(taking, "CHECKPOINT_ROWS", 10)
+            break_at(patch, name, 7, error)
+            code = main(["import", "chat", *map(str, files), "--out", str(out), "--workers", "1"])
+        assert code == (130 if is_interrupt else 1)
+        assert wrong + said in capsys.readouterr().err.replace("\n", " ") and out.exists() == (name == "b.jsonl")
+    assert TraceStore(out).manifest.counts["traces"] == sealed
