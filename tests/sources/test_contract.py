@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +88,24 @@ class Wild:
         return good
 
 
-def test_a_plugin_may_do_anything(tmp_path: Path) -> None:
-    rows: list[Any] = [{"do": do} for do in ("raise", "nothing", "bad type", "unencodable", "well")]
-    report = import_rows(Wild(), [Given(rows)], tmp_path / "out")
+class Unchanged:
+    """Cleans many traces together."""
+
+    def apply(self, traces: Any) -> list[Any]:
+        return list(traces)
+
+    def redact_texts(self, texts: Any) -> Any:
+        return texts
+
+
+@pytest.mark.parametrize("cleaner", [None, Unchanged()])
+def test_a_plugin_may_do_anything(tmp_path: Path, cleaner: Unchanged | None) -> None:
+    rows: list[Any] = [{"do": do} for do in ("raise", "nothing", "bad type", "well", "unencodable")]
+    report = import_rows(Wild(), [Given(rows)], tmp_path / "out", cleaner=cleaner)
     assert report.traces == 1 and report.drops == {"internal_error": 4}
     assert len(list(read_traces(tmp_path / "out"))) == 1
-    assert json.dumps(report.examples)
+    places = [text.partition(":")[0] for text in report.examples["internal_error"]]
+    assert places == [f"given.jsonl row {number}" for number in range(3)]
 
 
 def test_code_from_outside_is_told_by_its_name() -> None:

@@ -129,21 +129,21 @@ class Taker:
         report = self.report
         report.rows += 1
         self._unsealed += 1
-        drop = result
         if isinstance(result, ConvertedTrace):
             is_of_this_import = result.row["key"] in self._outcomes
-            drop = self._add(result, may_grow=may_grow)
-            if not isinstance(drop, Drop):
-                return drop if is_of_this_import else None
-        if drop.reason == BEFORE_SINCE:
+            added = self._add(result, may_grow=may_grow)
+            if not isinstance(added, Drop):
+                return added if is_of_this_import else None
+            result = added
+        if result.reason == BEFORE_SINCE:
             report.before_since += 1
             return None
-        report.drops[drop.reason] += 1
-        examples = report.dropped_rows.setdefault(drop.reason, [])
+        report.drops[result.reason] += 1
+        examples = report.dropped_rows.setdefault(result.reason, [])
         if len(examples) < MAX_EXAMPLES:
-            wrong = f"{where}: {drop.detail or drop.reason}"
-            examples.append((wrong, *(("; ", *drop.remedy) if drop.remedy else ())))
-        return drop.reason
+            wrong = f"{where}: {result.detail or result.reason}"
+            examples.append((wrong, *(("; ", *result.remedy) if result.remedy else ())))
+        return result.reason
 
     def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
         """Add a trace; returns the counts of the stored one that it continues or is equal to."""
