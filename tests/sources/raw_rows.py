@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from foretrace.core.trace import Trace
+from foretrace.rows.base import Drop, RawRow, RowRef
+from foretrace.sources.chat import Chat
+
 INSTANCE = "acme__gadget.0123abcd.func_pm__x1"
 REWRITTEN = "Since we have successfully fixed the issue and verified it works, let's submit the changes:"
 SUBMIT = "<function=submit>\n</function>"
@@ -109,10 +113,7 @@ def bench_row(turns: list[tuple[str, str]], query: str = "Where is the well?", p
     roles, texts = [r for r, _ in turns], [t for _, t in turns]
     pairs = [{"from": r, "value": t} for r, t in turns]
     step = sum(r != "system" for r in roles)
-    return {
-        "id": f"Step {step}: {query}",
-        "conversations": {"from": roles, "value": texts} if parallel else pairs,
-    }
+    return {"id": f"Step {step}: {query}", "conversations": {"from": roles, "value": texts} if parallel else pairs}
 
 
 def bench_prefixes(turns: list[tuple[str, str]], query: str = "Where is the well?") -> list[dict[str, Any]]:
@@ -124,3 +125,23 @@ def bench_prefixes(turns: list[tuple[str, str]], query: str = "Where is the well
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def read_row(row: dict[str, Any], **settings: Any) -> Trace:
+    """What `chat` reads in a row."""
+    trace = Chat(**settings).to_trace(row, RowRef(0, "rows.jsonl"))
+    assert isinstance(trace, Trace)
+    return trace
+
+
+class Given:
+    """Rows from memory, as another library decoded them."""
+
+    label = fingerprint = "given"
+
+    def __init__(self, rows: list[dict[str, Any] | Drop]) -> None:
+        self.rows = rows
+
+    def read(self, start: int = 0) -> Any:
+        for number, row in enumerate(self.rows[start:], start):
+            yield RawRow(RowRef(number, "given.jsonl"), row)

@@ -9,32 +9,26 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import UsageError
-from foretrace.core.trace import Task, Trace
+from foretrace.core.trace import Task
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
-from sources.raw_rows import native_call, write_jsonl
+from sources.raw_rows import native_call, read_row, write_jsonl
 
 AT = RowRef(0, "rows.jsonl")
 USER = {"role": "user", "content": "hi"}
-
-
-def read(row: dict[str, Any], **settings: Any) -> Trace:
-    trace = Chat(**settings).to_trace(row, AT)
-    assert isinstance(trace, Trace)
-    return trace
 
 
 @pytest.mark.parametrize("other", [[USER, {"role": "assistant", "content": "b"}], "\n\nHuman: a\n\nAssistant: b"])
 def test_two_conversations_are_not_guessed_between(other: Any) -> None:
     row = {"chosen": other, "rejected": other, "input": [{"role": "assistant", "content": "b"}]}
     with pytest.raises(RowError) as error:
-        read(row)
+        read_row(row)
     assert error.value.drop.reason == "several_conversations"
     assert "several columns hold a conversation: chosen, rejected" in str(error.value.drop)
-    assert read(row, columns={"messages": "chosen"}).messages
+    assert read_row(row, columns={"messages": "chosen"}).messages
 
 
 def test_openai_messages() -> None:
@@ -62,7 +56,7 @@ def test_openai_messages() -> None:
         "reward": 0.5,
         "note": "mine",
     }
-    trace = read(row, license="MIT")
+    trace = read_row(row, license="MIT")
     system, _, said, one, two, last = trace.messages
     assert (system.role, system.raw_role) == ("system", "developer")
     assert said.content == "" and said.reasoning == "hm" and said.extra == {"mood": 3}
@@ -84,7 +78,7 @@ def test_openai_messages() -> None:
 )
 def test_a_rows_own_license_counts_where_none_is_given(own: object, given: str | None, license: str | None) -> None:
     said = {"role": "assistant", "content": "done"}
-    trace = read({"messages": [USER, said], "license": own}, license=given)
+    trace = read_row({"messages": [USER, said], "license": own}, license=given)
     assert trace.provenance.license == license
     assert trace.extra == ({} if license == own else {"license": own})
 
@@ -92,18 +86,18 @@ def test_a_rows_own_license_counts_where_none_is_given(own: object, given: str |
 def test_sharegpt() -> None:
     call = json.dumps({"name": "find", "arguments": {"q": "x"}})
     turns = [("system", "s"), ("human", "h"), ("function_call", call), ("observation", "o"), ("gpt", "g")]
-    trace = read({"conversations": [{"from": f, "value": v} for f, v in turns]})
+    trace = read_row({"conversations": [{"from": f, "value": v} for f, v in turns]})
     assert [m.role for m in trace.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert trace.messages[2].content == call and trace.messages[2].tool_calls[0].arguments == '{"q": "x"}'
     assert trace.messages[4].raw_role == "gpt"
     with pytest.raises(RowError, match="bad_tool_call"):
-        read({"conversations": [{"from": "function_call", "value": "no call"}]})
+        read_row({"conversations": [{"from": "function_call", "value": "no call"}]})
 
 
 def test_arguments_as_object_and_broken() -> None:
     def call_of(arguments: Any) -> Any:
         function = {"name": "f", "arguments": arguments}
-        return read(
+        return read_row(
             {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": function, "sig": "s"}]}]}
         )
 
@@ -122,7 +116,7 @@ def test_map_names_columns() -> None:
         "who": "m",
     }
     columns = {"messages": "log", "success": "ok", "instance": "task", "model": "who"}
-    trace = read(row, columns=columns)
+    trace = read_row(row, columns=columns)
     assert trace.outcome.success is True and trace.provenance.model == "m"
     assert (trace.task.id, trace.task.group) == ("t1", "a/b")
     assert trace.extra == {}
@@ -137,7 +131,7 @@ def test_a_number_names_a_task_only_within_its_dataset() -> None:
             {**USER, "content": asked},
             {"role": "assistant", "content": "x"},
         ]
-        return read({"messages": turns, "task_id": number}).task
+        return read_row({"messages": turns, "task_id": number}).task
 
     first = task(3, "Airline rules.", "Cancel my flight.")
     assert first == task(3, "Airline rules.", "Hi, I want to cancel.")  # a simulated user says it in other words
@@ -146,11 +140,10 @@ def test_a_number_names_a_task_only_within_its_dataset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [(True, True), (0, False), (1.0, True), ("False", False), (None, None), (float("nan"), None)],
+    ("value", "expected"), [(True, True), (0, False), (1.0, True), ("False", False), (None, None), (float("nan"), None)]
 )
 def test_success_values(value: Any, expected: bool | None) -> None:
-    assert read({"messages": [{"role": "assistant", "content": "x"}], "success": value}).outcome.success is expected
+    assert read_row({"messages": [{"role": "assistant", "content": "x"}], "success": value}).outcome.success is expected
 
 
 @pytest.mark.parametrize(
@@ -209,7 +202,7 @@ ASKED = [{"role": "user", "content": "Go."}]
 def test_tools_of_bedrock_and_gemini(columns: dict[str, Any], names: list[str]) -> None:
     call = {"type": "function", "id": "c", "function": {"name": "f", "arguments": '{"n": "5"}'}}
     row = {"messages": [*ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}], **columns}
-    trace = Chat().to_trace(row, RowRef(0))
-    assert isinstance(trace, Trace) and [tool.name for tool in trace.tools] == names
+    trace = read_row(row)
+    assert [tool.name for tool in trace.tools] == names
     if names:
         assert trace.messages[1].tool_calls[0].arguments == '{"n": 5}' and "properties" in trace.tools[0].parameters

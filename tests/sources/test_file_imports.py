@@ -12,8 +12,7 @@ import pytest
 from foretrace.core.errors import ForetraceError, SourceError, UsageError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
-from foretrace.engines.processes import Processes
-from foretrace.sources import importing, taking
+from foretrace.sources import taking
 from foretrace.sources.account import Account
 from foretrace.sources.importing import SourceInputs, import_inputs
 from foretrace.sources.report import ImportReport
@@ -99,6 +98,8 @@ def test_one_session_in_two_files(tmp_path: Path) -> None:
     for name, order in (("up", files), ("down", files[::-1]), ("mixed", [files[1], files[2], files[0]])):
         report = run(tmp_path / name, *order)
         assert report.traces == 1 and report.grown + report.already_done == 2 and not report.drops
+        counts = report.sources["talks"].counts
+        assert (counts.traces, counts.turns, counts.results) == (1, 3, 3), name
         assert len(stored(tmp_path / name)["talks@1"].messages) == 7
         cut = write_talk(tmp_path / "cut.jsonl", talk("1", 3)[:-1])  # before the last result
         assert run(tmp_path / name, cut).already_done == 1 and len(stored(tmp_path / name)["talks@1"].messages) == 7
@@ -162,17 +163,6 @@ def test_what_is_no_trace_is_dropped(tmp_path: Path) -> None:
     report = run(tmp_path / "out", write_talk(tmp_path / "a.jsonl", talk("1", 1)), source=Careless())
     assert dict(report.drops) == {"internal_error": 1, "not_utf8": 1}
     assert report.traces == 1  # what follows is read
-
-
-def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(taking, "CHECKPOINT_BYTES", 20_000)
-    files = [write_talk(tmp_path / f"{n:03}.jsonl", talk(str(n), n % 9)) for n in range(45)]
-    files.append(write_talk(tmp_path / "many.jsonl", [r for n in range(200, 220) for r in talk(str(n), 3)]))
-    reports = [run(tmp_path / f"out{workers}", *files, engine=Processes(workers)) for workers in (1, 2, 3)]
-    assert listing(tmp_path / "out1") == listing(tmp_path / "out2") == listing(tmp_path / "out3")
-    assert reports[0] == reports[1] == reports[2]
-    assert (reports[0].traces, dict(reports[0].drops)) == (60, {"no_agent_turn": 5})
 
 
 class Stopping(Talks):

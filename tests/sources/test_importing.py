@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from foretrace.cli.main import main
 from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.engines.processes import Processes
@@ -19,6 +21,7 @@ from foretrace.sources.report import ImportReport, check_import
 from foretrace.sources.swe_smith import SweSmith
 from foretrace.sources.toolbench import ToolBench
 from sources.raw_rows import act, answer, bench_row, swe_row, swe_rows, write_jsonl, xml_messages
+from sources.session_formats import Talks, talk, write_talk
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -90,6 +93,8 @@ def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> N
     report = import_rows(SweSmith(), files, tmp_path / "out", replace=True)
     assert len(list(read_traces(tmp_path / "out"))) == 2
     assert (report.rows, report.traces, report.replaced, report.already_done) == (6, 2, 2, 2)
+    rows = [FileRows(write_jsonl(tmp_path / "r.jsonl", [*swe_rows(2), *swe_rows(2)]))]
+    assert import_rows(SweSmith(), rows, tmp_path / "twice").total.counts.traces == 2, "equal rows are one trace"
     assert +report.success == {"true": 2}
 
 
@@ -136,6 +141,8 @@ def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
     paths = [write_jsonl(tmp_path / f"{n}.jsonl", mixed_rows(3 + n)) for n in range(9)]
     paths.append(write_jsonl(tmp_path / "again" / "8.jsonl", mixed_rows(11)))
     talks = write_jsonl(tmp_path / "t.jsonl", [{"id": str(n), "messages": said} for n in range(40)])
+    files = [write_talk(tmp_path / f"talk{n}.jsonl", talk(str(n), n % 9)) for n in range(45)]
+    files.append(write_talk(tmp_path / "many.jsonl", [r for n in range(200, 220) for r in talk(str(n), 3)]))
     turns = [("system", "Act."), ("user", "Go."), act("look", {}), ("function", "{}"), answer("There.")]
     branches = write_jsonl(tmp_path / "b.jsonl", [bench_row(turns[:3]), bench_row(turns)])
     given = [
@@ -143,11 +150,13 @@ def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
         importing.SourceInputs(Unsendable(), rows=[FileRows(write_jsonl(tmp_path / "u.jsonl", mixed_rows(30)))]),
         importing.SourceInputs(Chat(), rows=[FileRows(talks)]),
         importing.SourceInputs(ToolBench(), rows=[FileRows(branches)]),
+        importing.SourceInputs(Talks(), files=files),
     ]
     reports = [importing.import_inputs(given, tmp_path / str(n), engine=Processes(n)) for n in (1, 2, 3)]
     assert reports[0] == reports[1] == reports[2]
     assert listing(tmp_path / "1") == listing(tmp_path / "2") == listing(tmp_path / "3")
     assert reports[0].sources["swe_smith"].files_done == 1 and reports[0].drops["prefix_row"] == 1
+    assert (reports[0].sources["talks"].counts.traces, reports[0].drops["no_agent_turn"]) == (60, 5)
     assert not list((tmp_path / "3").glob(".source*"))
     again = importing.import_inputs(given, tmp_path / "2", engine=Processes(2))
     assert again.already_done == again.rows == reports[0].rows
@@ -159,3 +168,46 @@ class Unsendable(SweSmith):
 
     def __init__(self) -> None:
         self.wanted = lambda row: True
+
+
+def write_chats(path: Path, count: int) -> Path:
+    turns = [{"role": "user", "content": path.stem}, {"role": "assistant", "content": "Yes."}]
+    return write_jsonl(path, [{"id": f"{path.stem}{n}", "messages": turns} for n in range(count)])
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, name: str, row: int, error: BaseException) -> None:
+    whole = FileRows._read_values  # pyright: ignore[reportPrivateUsage]
+
+    def read(self: FileRows) -> Iterator[Any]:
+        for number, value in enumerate(whole(self)):
+            if self.path.name == name and number == row:
+                raise error
+            yield value
+
+    monkeypatch.setattr(FileRows, "_read_values", read)
+
+
+def test_a_file_of_rows_that_is_gone_ends_the_import(tmp_path: Path) -> None:
+    inputs = [FileRows(write_chats(tmp_path / name, 3)) for name in ("a.jsonl", "b.jsonl")]
+    inputs[1].path.unlink()
+    with pytest.raises(SourceError, match=r"b.jsonl: cannot read: No such file or directory; .* run again"):
+        import_rows(Chat(), inputs, tmp_path / "out")
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_what_ends_an_import_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    files, out = [write_chats(tmp_path / name, 15) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out"
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    wrong, sealed = ("interrupted; ", 10) if is_interrupt else (f"{error.args[1]}; ", 20)  # what was read is taken
+    kept = {"a.jsonl": "nothing was sealed before, and nothing is kept"}
+    kept["b.jsonl"] = f"{sealed} traces are sealed in {out}, and the same import goes on from there"
+    for name, said in kept.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(taking, "CHECKPOINT_ROWS", 10)
+            break_at(patch, name, 7, error)
+            code = main(["import", "chat", *map(str, files), "--out", str(out), "--workers", "1"])
+        assert code == (130 if is_interrupt else 1)
+        assert wrong + said in capsys.readouterr().err.replace("\n", " ") and out.exists() == (name == "b.jsonl")
+    assert TraceStore(out).manifest.counts["traces"] == sealed

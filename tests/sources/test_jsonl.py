@@ -13,8 +13,8 @@ from core.any_traces import traces
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace, add_trace_id, encode_trace
 from foretrace.rows.files import FileRows
+from foretrace.rows.head import read_objects
 from foretrace.sources.importing import import_rows
-from foretrace.sources.json_values import read_objects
 from foretrace.sources.jsonl import Jsonl
 from sources.raw_rows import write_jsonl
 

@@ -215,6 +215,7 @@ HOSTILE = [
     b"{}",
     b"null",
     b"\n\n",
+    b"",
 ]
 
 

@@ -11,11 +11,13 @@ import pytest
 from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.base import RowError
+from foretrace.sources.chat import Chat
 from foretrace.sources.swe_smith import SweSmith, find_repository
 from sources.raw_rows import (
     INSTANCE,
     REWRITTEN,
     SUBMIT,
+    native_call,
     swe_row,
     ticks_messages,
     tool_messages,
@@ -127,3 +129,19 @@ def test_tools_of_the_xml_system_text() -> None:
 def test_a_row_without_an_instance_is_refused() -> None:
     with pytest.raises(RowError, match="missing_column"):
         read({**swe_row(xml_messages(["ls"])), "instance_id": None})
+
+
+def make_row(*names: str, **more: Any) -> dict[str, Any]:
+    calls = [native_call(n, name) for n, name in enumerate(names)]
+    turns = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Yes.", "tool_calls": calls}]
+    return {"messages": turns, "instance_id": "o__r.0123abcd.bug__x", **more}
+
+
+@pytest.mark.parametrize("source", [Chat(), SweSmith()])
+def test_tools_of_swe_agent(source: Any) -> None:
+    trace = source.to_trace(make_row("str_replace_editor", "bash", "submit"), RowRef(0))
+    assert isinstance(trace, Trace)
+    assert [tool.name for tool in trace.tools] == ["bash", "str_replace_editor", "submit"]
+    assert trace.provenance.transforms == ("tools of swe_agent",)
+    properties = json.loads(trace.tools[1].parameters)["properties"]
+    assert properties["view_range"] == {"type": "array", "items": {"type": "integer"}}

@@ -10,20 +10,17 @@ import pytest
 from foretrace.actions.label_steps import label_trace
 from foretrace.core.trace import Trace
 from foretrace.encodings.unread_calls import find_unread_calls
-from foretrace.rows.base import RowRef
-from foretrace.sources.chat import Chat
+from sources.raw_rows import read_row
 
 READY = "Ok."
 LOOK = "On the shelf 1, you see a pan 1."
 
 
-def chat(*texts: str, system: str = "", **settings: Any) -> Trace:
+def chat(*texts: str) -> Trace:
     """User and agent in turn."""
     roles = ("user", "assistant")
     turns = [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
-    trace = Chat(**settings).to_trace({"messages": turns, **({"system": system} if system else {})}, RowRef(0))
-    assert isinstance(trace, Trace)
-    return trace
+    return read_row({"messages": turns})
 
 
 def calls(trace: Trace) -> list[tuple[str, dict[str, Any]]]:
@@ -72,11 +69,9 @@ def test_unread_calls_by_what_answers() -> None:
     assert find_unread_calls(chat("Go.", "grep x", '[{"file": "a.py"}]', "Done.")) == [1]
     tool = {"messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "grep x"}]}
     tool["messages"] += [{"role": "tool", "content": "a.py"}, {"role": "assistant", "content": "Done."}]
-    trace = Chat().to_trace(tool, RowRef(0))
-    assert isinstance(trace, Trace) and find_unread_calls(trace) == [1]
+    assert find_unread_calls(read_row(tool)) == [1]
     lost = json.loads(json.dumps(tool).replace("grep x", "None"))
-    trace = Chat().to_trace(lost, RowRef(0))
-    assert isinstance(trace, Trace) and find_unread_calls(trace) == [], "what is lost cannot be read"
+    assert find_unread_calls(read_row(lost)) == [], "what is lost cannot be read"
 
 
 def test_unread_calls_of_bare_blocks_of_code() -> None:

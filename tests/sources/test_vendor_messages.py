@@ -5,21 +5,21 @@ What else stands in such a row is kept, and a value of a kind that nobody writes
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foretrace.core.trace import Trace, encode_trace
-from foretrace.rows.base import Drop, RawRow, RowRef
+from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_rows
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.row_turns import find_turns
+from sources.formats.reading import find_places, put
+from sources.raw_rows import Given, read_row
 
 ASK: dict[str, Any] = {"role": "user", "content": "Weather?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
@@ -29,123 +29,84 @@ OPENAI = [
     {"role": "tool", "tool_call_id": "c1", "content": "3 C"},
     {"role": "assistant", "content": "It is 3 C."},
 ]
-GEMINI = [
-    {"role": "user", "parts": [{"text": "Weather?"}]},
-    {
-        "role": "model",
-        "parts": [{"text": "I look."}, {"functionCall": {"id": "c1", "name": "look", "args": {"city": "Oslo"}}}],
-    },
-    {"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "look", "response": "3 C"}}]},
-    {"role": "model", "parts": [{"text": "It is 3 C."}]},
-]
-BEDROCK = [
-    {"role": "user", "content": [{"text": "Weather?"}]},
-    {
-        "role": "assistant",
-        "content": [{"text": "I look."}, {"toolUse": {"toolUseId": "c1", "name": "look", "input": {"city": "Oslo"}}}],
-    },
-    {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "3 C"}]}}]},
-    {"role": "assistant", "content": [{"text": "It is 3 C."}]},
-]
-AMP = [
-    {"role": "user", "messageId": 0, "content": [{"type": "text", "text": "Weather?"}]},
-    {"role": "assistant", "messageId": 1, "content": [
-        {"type": "text", "text": "I look."},
-        {"type": "tool_use", "complete": True, "id": "c1", "name": "look", "input": {"city": "Oslo"}},
-    ]},
-    {"role": "user", "messageId": 2, "content": [
-        {"type": "tool_result", "toolUseID": "c1", "run": {"status": "done", "result": {"output": "3 C"}}}
-    ]},
-    {"role": "assistant", "messageId": 3, "content": [{"type": "text", "text": "It is 3 C."}]},
-]  # fmt: skip
-GOOSE_CALL = {"status": "success", "value": {"name": "look", "arguments": {"city": "Oslo"}}}
-GOOSE = [
-    {"role": "user", "created": 1, "content": [{"type": "text", "text": "Weather?"}]},
-    {"role": "assistant", "content": [
-        {"type": "text", "text": "I look."}, {"type": "toolRequest", "id": "c1", "toolCall": GOOSE_CALL}
-    ]},
-    {"role": "user", "content": [{"type": "toolResponse", "id": "c1", "toolResult": {
-        "status": "success", "value": {"content": [{"type": "text", "text": "3 C"}], "isError": False}}}]},
-    {"role": "assistant", "content": [{"type": "text", "text": "It is 3 C."}]},
-]  # fmt: skip
+CALL_ARGS = {"city": "Oslo"}
+
+
+def tell(
+    text: Any, call: Any, result: Any, *, agent: str = "assistant", tool: str = "user", key: str = "content"
+) -> Any:
+    """The conversation in blocks of a vendor: a function makes those of text; messages have them under `key`."""
+    said = [[text("Weather?")], [text("I look."), call], [result], [text("It is 3 C.")]]
+    return [{"role": role, key: blocks} for role, blocks in zip(("user", agent, tool, agent), said, strict=True)]
+
+
+def bare(text: str) -> dict[str, Any]:
+    return {"text": text}
+
+
+def typed(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+GEMINI = tell(
+    bare, {"functionCall": {"id": "c1", "name": "look", "args": CALL_ARGS}},
+    {"functionResponse": {"id": "c1", "name": "look", "response": "3 C"}}, agent="model", key="parts",
+)  # fmt: skip
+BEDROCK = tell(
+    bare, {"toolUse": {"toolUseId": "c1", "name": "look", "input": CALL_ARGS}},
+    {"toolResult": {"toolUseId": "c1", "content": [{"text": "3 C"}]}},
+)  # fmt: skip
+ANTHROPIC_CALL = {"type": "tool_use", "id": "c1", "name": "look", "input": CALL_ARGS}
+ANTHROPIC = tell(typed, ANTHROPIC_CALL, {"type": "tool_result", "tool_use_id": "c1", "content": "3 C"})
+RAN = {"status": "done", "result": {"output": "3 C"}}
+AMP = tell(typed, {**ANTHROPIC_CALL, "complete": True}, {"type": "tool_result", "toolUseID": "c1", "run": RAN})
+GOOSE = tell(
+    typed, {"type": "toolRequest", "id": "c1", "toolCall": {
+        "status": "success", "value": {"name": "look", "arguments": CALL_ARGS}}},
+    {"type": "toolResponse", "id": "c1", "toolResult": {
+        "status": "success", "value": {"content": [typed("3 C")], "isError": False}}},
+)  # fmt: skip
 CALL_STATE = {"toolCallId": "c1", "toolCall": CALL, "status": "done", "output": [{"name": "look", "content": "3 C"}]}
 CONTINUE = [
-    {"message": {"role": "user", "content": [{"type": "text", "text": "Weather?"}]}, "contextItems": []},
+    {"message": {"role": "user", "content": [typed("Weather?")]}, "contextItems": []},
     {"message": {"role": "assistant", "content": "I look.", "toolCalls": [CALL]}, "toolCallStates": [CALL_STATE]},
     {"message": {"role": "tool", "content": "3 C", "toolCallId": "c1"}, "contextItems": []},
     {"message": {"role": "assistant", "content": "It is 3 C."}, "contextItems": []},
 ]
-ADK = [
-    {"author": "user", "content": {"role": "user", "parts": [{"text": "Weather?"}]}},
-    {"author": "helper", "content": {"role": "model", "parts": [
-        {"text": "I look."}, {"function_call": {"id": "c1", "name": "look", "args": {"city": "Oslo"}}}]}},
-    {"author": "helper", "content": {"role": "user", "parts": [
-        {"function_response": {"id": "c1", "name": "look", "response": "3 C"}}]}},
-    {"author": "helper", "content": {"role": "model", "parts": [{"text": "It is 3 C."}]}},
-]  # fmt: skip
+SNAKE = tell(
+    bare, {"function_call": {"id": "c1", "name": "look", "args": CALL_ARGS}},
+    {"function_response": {"id": "c1", "name": "look", "response": "3 C"}}, agent="model", key="parts",
+)  # fmt: skip
+ADK = [{"author": "helper" if number else "user", "content": message} for number, message in enumerate(SNAKE)]
 PYDANTIC_AI = [
     {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "Weather?"}]},
     {"kind": "response", "parts": [
         {"part_kind": "text", "content": "I look."},
-        {"part_kind": "tool-call", "tool_name": "look", "args": {"city": "Oslo"}, "tool_call_id": "c1"}]},
+        {"part_kind": "tool-call", "tool_name": "look", "args": CALL_ARGS, "tool_call_id": "c1"}]},
     {"kind": "request", "parts": [
         {"part_kind": "tool-return", "tool_name": "look", "content": "3 C", "tool_call_id": "c1"}]},
     {"kind": "response", "parts": [{"part_kind": "text", "content": "It is 3 C."}]},
 ]  # fmt: skip
-SDK_MODEL = [
-    ASK,
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "text", "text": "I look."},
-            {"type": "tool-call", "toolCallId": "c1", "toolName": "look", "input": {"city": "Oslo"}},
-        ],
-    },
-    {
-        "role": "tool",
-        "content": [{"type": "tool-result", "toolCallId": "c1", "output": {"type": "text", "value": "3 C"}}],
-    },
-    {"role": "assistant", "content": [{"type": "text", "text": "It is 3 C."}]},
-]
-SHOWN_CALL = {"toolCallId": "c1", "state": "output-available", "input": {"city": "Oslo"}, "output": "3 C"}
+SDK_MODEL = tell(
+    typed, {"type": "tool-call", "toolCallId": "c1", "toolName": "look", "input": CALL_ARGS},
+    {"type": "tool-result", "toolCallId": "c1", "output": {"type": "text", "value": "3 C"}}, tool="tool",
+)  # fmt: skip
+SHOWN_CALL = {"toolCallId": "c1", "state": "output-available", "input": CALL_ARGS, "output": "3 C"}
+STEPS = [typed("I look."), {"type": "tool-look", **SHOWN_CALL}, {"type": "step-start"}, typed("It is 3 C.")]
 SDK_SHOWN = [
-    {"role": "user", "parts": [{"type": "text", "text": "Weather?"}]},
-    {
-        "role": "assistant",
-        "parts": [
-            {"type": "step-start"},
-            {"type": "text", "text": "I look."},
-            {"type": "tool-look", **SHOWN_CALL},
-            {"type": "step-start"},
-            {"type": "text", "text": "It is 3 C."},
-        ],
-    },
+    {"role": "user", "parts": [typed("Weather?")]},
+    {"role": "assistant", "parts": [{"type": "step-start"}, *STEPS]},
 ]
 LLAMA_INDEX = [
-    {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "Weather?"}]},
-    {
-        "role": "assistant",
-        "additional_kwargs": {"tool_calls": [CALL]},
-        "blocks": [{"block_type": "text", "text": "I look."}],
-    },
-    {
-        "role": "tool",
-        "additional_kwargs": {"tool_call_id": "c1"},
-        "blocks": [{"block_type": "text", "text": "3 C"}],
-    },
-    {"role": "assistant", "blocks": [{"block_type": "text", "text": "It is 3 C."}]},
-]
-ANTHROPIC = [
-    ASK,
-    {"role": "assistant", "content": [
-        {"type": "text", "text": "I look."},
-        {"type": "tool_use", "id": "c1", "name": "look", "input": {"city": "Oslo"}}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "3 C"}]},
-    {"role": "assistant", "content": [{"type": "text", "text": "It is 3 C."}]},
+    {"role": role, "blocks": [{"block_type": "text", "text": text}], "additional_kwargs": more}
+    for role, text, more in (
+        ("user", "Weather?", {}), ("assistant", "I look.", {"tool_calls": [CALL]}),
+        ("tool", "3 C", {"tool_call_id": "c1"}), ("assistant", "It is 3 C.", {}),
+    )
 ]  # fmt: skip
 LANGCHAIN = [
     {"type": "human", "content": "Weather?"},
-    {"type": "ai", "content": "I look.", "tool_calls": [{"name": "look", "args": {"city": "Oslo"}, "id": "c1"}]},
+    {"type": "ai", "content": "I look.", "tool_calls": [{"name": "look", "args": CALL_ARGS, "id": "c1"}]},
     {"type": "tool", "content": "3 C", "tool_call_id": "c1"},
     {"type": "ai", "content": "It is 3 C."},
 ]
@@ -155,7 +116,8 @@ BUILT = [
     {"lc": 1, "type": "constructor", "id": ["langchain", "schema", CLASSES[str(m["type"])]], "kwargs": m["data"]}
     for m in WRAPPED
 ]
-REPLY = {"role": "assistant", "content": "It is 3 C."}
+REPLY = OPENAI[3]
+CHOICES = {"choices": [{"message": REPLY}]}
 ROWS: dict[str, dict[str, Any]] = {
     "openai": {"messages": OPENAI},
     "anthropic": {"messages": ANTHROPIC},
@@ -169,16 +131,13 @@ ROWS: dict[str, dict[str, Any]] = {
     "continue": {"history": CONTINUE},
     "adk": {"events": ADK},
     "pydantic ai": {"messages": PYDANTIC_AI},
-    "messages beside a response": {"messages": OPENAI[:3], "response": {"choices": [{"message": OPENAI[3]}]}},
+    "messages beside a response": {"messages": OPENAI[:3], "response": CHOICES},
     "state of a graph": {"values": {"messages": OPENAI}, "next": []},
     "sdk for the model": {"messages": SDK_MODEL},
     "sdk as it is shown": {"id": "x", "messages": SDK_SHOWN},
     "llama index": {"chat_history": LLAMA_INDEX},
-    "request and choices": {"request": {"messages": OPENAI[:3]}, "response": {"choices": [{"message": REPLY}]}},
-    "as JSON text": {
-        "request": json.dumps({"messages": OPENAI[:3]}),
-        "response": json.dumps({"choices": [{"message": REPLY}]}),
-    },
+    "request and choices": {"request": {"messages": OPENAI[:3]}, "response": CHOICES},
+    "as JSON text": {"request": json.dumps({"messages": OPENAI[:3]}), "response": json.dumps(CHOICES)},
     "gemini's log": {"request": {"contents": GEMINI[:3]}, "response": {"candidates": [{"content": GEMINI[3]}]}},
     "bedrock's log": {
         "input": {"inputBodyJson": {"messages": BEDROCK[:3]}},
@@ -191,21 +150,11 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def read(row: dict[str, Any]) -> Trace:
-    trace = Chat().to_trace(row, RowRef(0))
-    assert isinstance(trace, Trace)
-    return trace
-
-
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_one_conversation_in_every_form(row: dict[str, Any]) -> None:
-    messages = read(row).messages
-    assert [(m.role, m.content) for m in messages] == [
-        ("user", "Weather?"),
-        ("assistant", "I look."),
-        ("tool", "3 C"),
-        ("assistant", "It is 3 C."),
-    ]
+    messages = read_row(row).messages
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant"]
+    assert [m.content for m in messages] == ["Weather?", "I look.", "3 C", "It is 3 C."]
     (call,) = messages[1].tool_calls
     assert (call.id, call.name) == ("c1", "look")
     assert json.loads(call.arguments) == {"city": "Oslo"} and messages[2].tool_call_ids == ("c1",)
@@ -252,7 +201,7 @@ def test_what_stands_beside_messages_is_kept(form: str) -> None:
 
 def test_parallel_lists_of_other_things_are_kept() -> None:
     lists = {"from": ["human", "gpt"], "value": ["Which?", "None."], "reward": [0.0, 0.7], "tags": ["x"], "title": "t"}
-    trace = read({"conversations": lists})
+    trace = read_row({"conversations": lists})
     kept = json.dumps([trace.extra, *(message.extra for message in trace.messages)])
     assert all(value in kept for value in ("0.7", '"x"', '"t"'))
 
@@ -264,60 +213,24 @@ def test_a_value_that_is_nested_deep_is_kept_whole() -> None:
     assert find_rest(value, "other") == value
 
 
-class Decoded:
-    """Rows that another library decoded."""
-
-    label = fingerprint = "decoded"
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self._rows = rows
-
-    def read(self, start: int = 0) -> Iterator[RawRow]:
-        for number, row in list(enumerate(self._rows))[start:]:
-            yield RawRow(RowRef(number), row)
-
-
-def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        yield (*path, key)
-        yield from list_paths(value[key], (*path, key))
-
-
-def replace(row: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    row = copy.deepcopy(row)
-    held: Any = row
-    for key in path[:-1]:
-        held = held[key]
-    held[path[-1]] = value
-    return row
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_an_odd_value_anywhere_is_a_trace_or_a_named_drop(tmp_path: Path, form: str) -> None:
     whole = FORMS[form]
     odd: list[Any] = [["x"], {"a": ["b"]}, 3, None, "", [["q"]], "x\ud800"]
-    rows = [
-        {**replace(whole, path, each), "id": f"{path}{n}"} for path in list_paths(whole) for n, each in enumerate(odd)
-    ]
-    report = import_rows(Chat(), [Decoded([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
+    rows = [{**put(whole, path, each), "id": f"{path}{n}"} for path in find_places(whole) for n, each in enumerate(odd)]
+    report = import_rows(Chat(), [Given([*rows, {**whole, "id": "whole"}])], tmp_path / "out")
     assert "internal_error" not in report.drops, report.examples
     assert report.traces + report.drops.total() == len(rows) + 1
     assert form == "as JSON text" or "half of a surrogate pair" in report.examples["not_utf8"][0]
 
 
 @pytest.mark.parametrize(
-    ("request_", "response"),
-    [
-        ({"messages": [OPENAI[:1], OPENAI[:1]]}, {"choices": [{"message": REPLY}]}),
-        ({"messages": OPENAI[:1]}, {"choices": [{"message": REPLY}] * 2}),
-        ({"messages": OPENAI[:1]}, {"choices": []}),
-        ({"messages": OPENAI[:1]}, {"error": {"message": "rate limit"}}),
-    ],
-)
-def test_a_log_without_one_reply_to_one_conversation_is_none(
-    request_: dict[str, Any], response: dict[str, Any]
-) -> None:
-    assert find_turns({"request": request_, "response": response}) is None
+    ("asked", "response"),
+    [([[ASK], [ASK]], CHOICES), ([ASK], {"choices": [{"message": REPLY}] * 2}), ([ASK], {"choices": []}),
+     ([ASK], {"error": {"message": "rate limit"}})],
+)  # fmt: skip
+def test_a_log_without_one_reply_to_one_conversation_is_none(asked: Any, response: dict[str, Any]) -> None:
+    assert find_turns({"request": {"messages": asked}, "response": response}) is None
 
 
 @pytest.mark.parametrize(
@@ -325,14 +238,11 @@ def test_a_log_without_one_reply_to_one_conversation_is_none(
     [
         {"systemInstruction": {"parts": [{"text": "Be brief."}]}, "contents": GEMINI},
         {"system": [{"text": "Be brief."}], "messages": BEDROCK},
-        {
-            "request": {"system": "Be brief.", "messages": OPENAI[:3]},
-            "response": {"role": "assistant", "content": "It is 3 C."},
-        },
+        {"request": {"system": "Be brief.", "messages": OPENAI[:3]}, "response": REPLY},
     ],
 )
 def test_system_prompts_beside_the_messages(row: dict[str, Any]) -> None:
-    first = read(row).messages[0]
+    first = read_row(row).messages[0]
     assert (first.role, first.content) == ("system", "Be brief.")
 
 
@@ -343,12 +253,12 @@ def test_thoughts_errors_and_parallel_calls() -> None:
         {"type": "dynamic-tool", "toolName": "ask", "toolCallId": "c2", "state": "output-error", "errorText": "no"},
         {"type": "text", "text": "Done."},
     ]
-    messages = read({"messages": [SDK_SHOWN[0], {"role": "assistant", "parts": parts}]}).messages
+    messages = read_row({"messages": [SDK_SHOWN[0], {"role": "assistant", "parts": parts}]}).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool", "tool", "assistant"]
     assert messages[1].reasoning == "Hm." and [call.name for call in messages[1].tool_calls] == ["look", "ask"]
     assert [m.is_error for m in messages[2:4]] == [None, True] and messages[3].content == "no"
     thought = {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Hi."}]}
-    assert read({"contents": [GEMINI[0], thought]}).messages[1].reasoning == "Hm."
+    assert read_row({"contents": [GEMINI[0], thought]}).messages[1].reasoning == "Hm."
 
 
 @pytest.mark.parametrize(
@@ -371,7 +281,7 @@ def test_calls_and_texts_under_other_keys() -> None:
     """Blocks and calls of AgentDojo."""
     text = [{"type": "text", "content": "Pay it."}]
     call = {"function": "pay", "args": {"sum": 10}, "id": "t-1"}
-    trace = read({"messages": [{"role": "user", "content": text}, {"role": "assistant", "tool_calls": [call]}]})
+    trace = read_row({"messages": [{"role": "user", "content": text}, {"role": "assistant", "tool_calls": [call]}]})
     assert trace.messages[0].content == "Pay it." and trace.messages[1].tool_calls[0].arguments == '{"sum": 10}'
 
 
@@ -385,7 +295,7 @@ def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
             {"call_id": "c1", "name": "look", "content": "no", "is_error": True}]},
         {"source": "helper", "type": "ToolCallSummaryMessage", "content": "no"},
     ]  # fmt: skip
-    messages = read({"messages": events, "stop_reason": "done"}).messages
+    messages = read_row({"messages": events, "stop_reason": "done"}).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool"]
     assert messages[1].reasoning == "Hm." and messages[1].tool_calls[0].name == "look"
     assert messages[2].is_error is True and messages[2].tool_call_ids == ("c1",)
@@ -402,7 +312,7 @@ def test_steps_of_smolagents() -> None:
          "tool_calls": [
             {"id": "c2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": "3 C"}}}]},
     ]  # fmt: skip
-    messages = read({"question": "q", "intermediate_steps": steps}).messages
+    messages = read_row({"question": "q", "intermediate_steps": steps}).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
     assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
     assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)

@@ -140,11 +140,7 @@ def _refuse_other_format(path: Path, head: bytes) -> None:
 
 def read_records(path: Path) -> Iterator[Value]:
     """Records of a JSON lines file of any name, plain or compressed. A line that cannot be read is a Drop, with the
-    reason `UNFINISHED_LINE` if it is an incomplete last line.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    reason `UNFINISHED_LINE` if it is an incomplete last line; a file that cannot is an OSError."""
     with path.open("rb") as raw:
         for line in _read_lines(remove_bom(read_unpacked(path, raw))):
             if isinstance(line, Drop):
@@ -165,9 +161,14 @@ def read_document(path: Path, limit: int = MAX_LINE) -> Any:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as raw:
-        data = _join(remove_bom(read_unpacked(path, raw)), limit)
+    data = read_bytes(path, limit)
     return data if isinstance(data, Drop) else _decode_or_drop(data)
+
+
+def read_bytes(path: Path, limit: int = MAX_LINE) -> bytes | Drop:
+    """The bytes of a file, unpacked; a Drop if there are more than `limit`, or if the packing is damaged."""
+    with path.open("rb") as raw:
+        return _join(remove_bom(read_unpacked(path, raw)), limit)
 
 
 def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:

@@ -13,15 +13,19 @@ import jiter
 import msgspec
 
 from foretrace.core.errors import SourceError
+from foretrace.rows.base import Drop
 from foretrace.rows.files import (
     PARQUET_MAGIC,
     TruncatedError,
     decode_row,
+    describe_json,
     is_json,
     list_rows,
     make_row,
     read_csv,
+    read_document,
     read_parquet,
+    read_records,
     read_unpacked,
     remove_bom,
     remove_packing,
@@ -79,11 +83,7 @@ class FileHead(msgspec.Struct, frozen=True):
 
 
 def read_head(path: Path) -> FileHead:
-    """Read the beginning of a file, or the names in a folder.
-
-    Raises:
-        SourceError: it cannot be read.
-    """
+    """Read the beginning of a file, or the names in a folder; raises a SourceError if it cannot."""
     try:
         if path.is_dir():
             with os.scandir(path) as entries:
@@ -166,3 +166,19 @@ def read_partial(text: bytes) -> Any:
         return jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
     except (ValueError, RecursionError):
         return None
+
+
+def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
+    """The objects in a file: a JSON document, a list of objects, or JSON lines, depending on its beginning. A file that
+    cannot be read is a SourceError."""
+    head = read_head(path)
+    if head.document is None and not head.start.lstrip().startswith(b"["):
+        yield from read_records(path)
+        return
+    value = read_document(path)
+    if isinstance(value, Drop) and value.reason == "bad_json" and head.document is not None and head.is_cut:
+        yield from read_records(path)  # the first of several lines is longer than the head
+        return
+    for item in value if isinstance(value, list) else [value]:
+        is_known = isinstance(item, (dict, Drop))
+        yield item if is_known else Drop("not_an_object", describe_json(item))

@@ -46,11 +46,7 @@ class HubRows:
 
         try:
             return load_dataset(
-                self._hub.repo,
-                self._hub.config,
-                split=self._split,
-                streaming=True,
-                revision=self._revision,
+                self._hub.repo, self._hub.config, split=self._split, streaming=True, revision=self._revision
             )
         except Exception as error:
             raise SourceError(f"{self.label}: cannot open: {find_first_line(error)}") from error

@@ -125,11 +125,7 @@ class Account(Counts, kw_only=True):
         return ", ".join([*shown, *(["1 line without its end"] if self.waiting else [])]) or "none"
 
     def check(self) -> None:
-        """Refuse counts that do not add up.
-
-        Raises:
-            ForetraceError: a record was counted twice, or not at all.
-        """
+        """Raise a ForetraceError if a record was counted twice, or not at all."""
         fates = sum(counter.total() for counter in (self.extra, self.ignored, self.unknown, self.dropped))
         fates += self.waiting
         if self.records != self.used + fates:

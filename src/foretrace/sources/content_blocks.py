@@ -62,11 +62,7 @@ def read_any_content(content: Any) -> tuple[str, tuple[Part, ...]]:
 
 
 def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """Like `read_any_content`, for rows.
-
-    Raises:
-        RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
-    """
+    """Like `read_any_content`, for rows: a part whose meaning would be lost, such as a call, is a RowError."""
     if value is not None and not isinstance(value, (str, list)):
         raise RowError("wrong_column_type", f"content is a {type(value).__name__}")
     for item in as_dicts(value):

@@ -24,11 +24,7 @@ def list_database_files(path: Path) -> Iterable[Path]:
 
 @contextmanager
 def open_database(path: Path, account: Account, program: str) -> Generator[sqlite3.Connection]:
-    """Open a program's database.
-
-    Raises:
-        SourceError: it is locked, damaged, or holds other tables.
-    """
+    """Open a program's database; one that is locked, damaged, or holds other tables is a SourceError."""
     try:
         with closing(_connect(f"file:{quote(str(path.absolute()))}", account)) as database:
             database.text_factory = lambda data: data.decode(errors="replace")

@@ -11,10 +11,11 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.trace import Outcome, Parent, Provenance, Task, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
+from foretrace.rows.head import read_objects
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import Conversation
-from foretrace.sources.json_values import as_count, get_value, read_objects
+from foretrace.sources.json_values import as_count, get_value
 from foretrace.sources.leftovers import keep_leftovers
 from foretrace.sources.own_fields import restore_fields
 from foretrace.sources.repositories import find_repository

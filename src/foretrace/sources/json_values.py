@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.encodings.json_arguments import encode_json, try_decode
-from foretrace.rows.base import Drop
-from foretrace.rows.files import describe_json, read_document, read_records
-from foretrace.rows.head import FileHead, read_head
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -134,13 +129,6 @@ def decode_quoted(value: Any) -> Any:
     return decoded if isinstance(decoded, str) else value
 
 
-def are_encoded_twice(arguments: Iterable[dict[str, Any]]) -> bool:
-    """Whether every text among the arguments of a row's calls is itself a JSON string, as some versions of the Agent
-    Data Protocol wrote them: a single one may be intended."""
-    texts = [value for each in arguments for value in each.values() if isinstance(value, str)]
-    return bool(texts) and all(decode_quoted(text) != text for text in texts)
-
-
 def write_text(value: Any) -> str:
     """A text unchanged, `None` as an empty text, and any other value as JSON."""
     if value is None or isinstance(value, str):
@@ -154,27 +142,3 @@ def write_text(value: Any) -> str:
 def write_sorted(value: Any) -> str:
     """A value as JSON text that does not depend on the order of keys."""
     return msgspec.json.encode(value, order="sorted").decode()
-
-
-def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """The objects in a file: a JSON document, a list of objects, or JSON lines, depending on its beginning.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    head = read_head(path)
-    if not is_document(head):
-        yield from read_records(path)
-        return
-    value = read_document(path)
-    if isinstance(value, Drop) and value.reason == "bad_json" and head.document is not None and head.is_cut:
-        yield from read_records(path)  # the first of several lines is longer than the head
-        return
-    for item in value if isinstance(value, list) else [value]:
-        is_known = isinstance(item, (dict, Drop))
-        yield item if is_known else Drop("not_an_object", describe_json(item))
-
-
-def is_document(head: FileHead) -> bool:
-    """Whether the file is one JSON value rather than one per line."""
-    return head.document is not None or head.start.lstrip().startswith(b"[")

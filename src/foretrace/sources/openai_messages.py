@@ -18,11 +18,7 @@ _CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", 
 
 
 def decode_column(value: Any, column: str) -> Any:
-    """The value of a column, decoded if it is JSON text.
-
-    Raises:
-        RowError: it is missing, or text that is not JSON.
-    """
+    """The value of a column, decoded if it is JSON text; a RowError if it is missing, or text that is not JSON."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
@@ -36,11 +32,7 @@ def decode_column(value: Any, column: str) -> Any:
 
 
 def check_objects(value: Any, column: str) -> list[dict[str, Any]]:
-    """The value of a column, which must be a non-empty list of objects.
-
-    Raises:
-        RowError: it is not.
-    """
+    """The value of a column; a RowError if it is not a list of objects, or empty."""
     if not isinstance(value, list):
         raise RowError("wrong_column_type", f"{column} is a {type(value).__name__}")
     if not value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -47,6 +48,13 @@ class TraceCounts(Counts, kw_only=True):
     """Turns with a known duration, by who measured it (`core.trace.TimeSource`)."""
     timed_calls: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls with a known duration, by who measured it."""
+
+    def replace(self, old: Self | None, new: Self) -> None:
+        """Count a trace in place of another one, if there was one."""
+        for name in self.__struct_fields__ if old is not None else ():
+            own, gone = getattr(self, name), getattr(old, name)
+            setattr(self, name, [row for row in own if row not in gone] if isinstance(own, list) else own - gone)
+        self.add(new)
 
 
 def count_trace(trace: Trace) -> TraceCounts:

@@ -31,10 +31,7 @@ _MARKER = re.compile(
     r"|\[\w+(?: for '[^\n]*?')?\] Result:\n?|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
 """Beginnings that mark a message in role `user` as the output of a tool."""
-_NOTICE = re.compile(
-    r"\s*<(system-reminder|environment_context|hook_prompt|turn_aborted)>.*</\1>\s*\Z",
-    re.DOTALL,
-)
+_NOTICE = re.compile(r"\s*<(system-reminder|environment_context|hook_prompt|turn_aborted)>.*</\1>\s*\Z", re.DOTALL)
 """Messages in role `user` that the agent's program writes, not a person."""
 _NEXT_TASK = re.compile(
     r"\s*(?:(?:A|Here is a|Here's a) new (?:question|problem|task)\b"
@@ -63,11 +60,8 @@ class _Turn(msgspec.Struct):
 
 
 def make_messages(items: list[tuple[Place, Row]], pattern: TextEncoding | None = None) -> tuple[Message, ...]:
-    """The messages of turns from `flatten_turns`; calls are native ones, or else those in the text.
-
-    Raises:
-        RowError: a turn has an unknown role, or content that would be lost.
-    """
+    """The messages of turns from `flatten_turns`; calls are native ones, or else those in the text. An unknown role, or
+    content that would be lost, is a RowError."""
     turns = [_read_turn(place, item, index) for index, (place, item) in enumerate(items)]
     silent = [i for i, turn in enumerate(turns) if turn.role == "assistant" and not turn.calls]
     texts = [AgentText(turns[i].text, _find_answer(turns, i)) for i in silent if turns[i].text.strip()]

@@ -16,16 +16,7 @@ import msgspec
 
 from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
-from foretrace.sources.json_values import (
-    as_dict,
-    as_list,
-    as_text,
-    decode_json,
-    decode_nested,
-    get_dict,
-    get_text,
-    write_text,
-)
+from foretrace.sources.json_values import as_dict, as_list, decode_json, decode_nested, get_dict, get_text, write_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.turn_items import REST, Row, Turns, get_role, is_agent, is_turn, make_raw_call, make_thought
@@ -56,14 +47,8 @@ _STATES = frozenset({
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
 _TEMPLATES = (
-    (
-        "<|im_start|>",
-        r"<\|im_start\|>(\w+)(?:[ \t]+name=[\w.-]+)?[ \t]*\n(.*?)(?:<\|im_end\|>|\Z)",
-    ),
-    (
-        "<|start_header_id|>",
-        r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n*(.*?)(?:<\|eot_id\|>|<\|eom_id\|>|\Z)",
-    ),
+    ("<|im_start|>", r"<\|im_start\|>(\w+)(?:[ \t]+name=[\w.-]+)?[ \t]*\n(.*?)(?:<\|im_end\|>|\Z)"),
+    ("<|start_header_id|>", r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n*(.*?)(?:<\|eot_id\|>|<\|eom_id\|>|\Z)"),
 )
 """Chat templates (ChatML, Llama): the token that begins a turn, and the role and the text of a turn."""
 _FILLING = re.compile(r"(?:\s|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>|</?s>)*")
@@ -102,11 +87,7 @@ def find_turns(row: Row) -> FoundTurns | None:
 
 
 def read_turns(row: Row, path: str) -> FoundTurns:
-    """The conversation in the column that the user names; dots lead into objects.
-
-    Raises:
-        RowError: there is none.
-    """
+    """The conversation in the column that the user names (dots lead into objects); a RowError if there is none."""
     value = get_path(row, path)
     column = path if path in row else path.partition(".")[0]
     if isinstance(value, str) and ((turns := split_template(value)) or _SPOKEN_START.match(value)):
@@ -138,11 +119,7 @@ def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
 
 
 def get_path(row: Row, path: str) -> Any:
-    """The value in a column, or at `a.b` within objects, decoding JSON text on the way.
-
-    Raises:
-        RowError: it is missing.
-    """
+    """The value in a column, or at `a.b` within objects or their JSON text; a RowError if it is missing."""
     if path in row:
         return row[path]
     value: Any = row
@@ -155,11 +132,7 @@ def get_path(row: Row, path: str) -> Any:
 
 
 def decode_turns(value: Any, column: str) -> list[Row]:
-    """A list of turns, given as it is, as JSON text, or as parallel lists of roles and texts.
-
-    Raises:
-        RowError: it is something else.
-    """
+    """A list of turns, given as it is, as JSON text, or as parallel lists; a RowError if it is something else."""
     value = decode_column(value, column)
     if isinstance(value, dict) and (value := _zip_lists(value)) is None:
         raise RowError("wrong_column_type", f"{column} is an object, and no lists of one length")
@@ -222,6 +195,14 @@ def find_rivals(row: Row) -> list[str]:
     """The columns of a row with several conversations; empty if there are fewer than two."""
     names = ["chosen", "rejected"] if {"chosen", "rejected"} <= row.keys() else [name for name, _ in _list_others(row)]
     return names if len(names) > 1 else []
+
+
+def _find_input(row: Row) -> FoundTurns | None:
+    """A whole conversation in `input`, as clients of the Responses API keep it."""
+    turns = _list_turns(row.get("input"))
+    if not any(map(is_agent, turns)) or any(row.get(name) for name in (*_REPLIES, *_RESPONSES)) or find_rivals(row):
+        return None
+    return FoundTurns([*enumerate(turns)], frozenset({"input"}), "column input holds messages")
 
 
 def _make_turns(value: Any, role: str) -> list[Row]:
@@ -306,17 +287,20 @@ def find_reply(body: Row) -> Row | None:
 
 
 def _find_halves(row: Row) -> FoundTurns | None:
-    """`prompt` with a `completion` or `response`."""
-    reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
+    """`prompt` with a `completion` or `response`; turns in `input` with a text in `output`."""
+    prompt, reply = "prompt", next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
+    if reply is None and isinstance(row.get("output"), str) and _list_turns(row.get("input")):
+        # Only next to turns: two texts in these columns are an instruction and its answer.
+        prompt, reply = "input", "output"
     if reply is not None and (found := _find_rendered_halves(row, reply)) is not None:
         return found
-    asked, said = _make_turns(row.get("prompt"), "user"), _make_turns(row.get(reply or ""), "assistant")
+    asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
     if len(said) == 1 and _are_calls(calls := decode_nested(row.get("tool_calls"))):
         said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
-    return FoundTurns(turns, frozenset({"prompt", reply}), f"columns prompt and {reply}")
+    return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
 
 
 def _find_rendered_halves(row: Row, reply: str) -> FoundTurns | None:
@@ -364,11 +348,7 @@ def _find_text(row: Row) -> FoundTurns | None:
 
 
 def split_template(text: str) -> list[Row]:
-    """The turns of a text that begins with a template's tokens; none if it does not.
-
-    Raises:
-        RowError: some text is outside of the turns, or a turn has no end.
-    """
+    """The turns of a text that begins with a template's tokens, else none. Text outside of turns is a RowError."""
     at = _skip_filling(text, 0)
     token, pattern = next(((token, each) for token, each in _TEMPLATES if text.startswith(token, at)), ("", ""))
     turns: list[Row] = []
@@ -473,7 +453,7 @@ def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any] | None:
     """Thought, calls and result of a step."""
     if not isinstance(item, dict) or "role" in item:
         return None
-    thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
+    thought = next((text for name in _THOUGHTS if (text := get_text(item, name))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key)), None)
     if key is None:
@@ -547,4 +527,5 @@ _FINDERS = (
     _find_wanted_calls,
     _find_text,
     _find_nested,
+    _find_input,
 )

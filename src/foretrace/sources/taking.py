@@ -17,7 +17,7 @@ from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop
 from foretrace.sources.account import MAX_EXAMPLES, Account
 from foretrace.sources.converting import BEFORE_SINCE, ConvertedTrace
-from foretrace.sources.report import ImportReport, SourceReport, TraceCounts
+from foretrace.sources.report import ImportReport, SourceReport, TraceCounts, count_trace
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 48 << 20
@@ -99,7 +99,7 @@ class Taker:
                 own.drops[taken] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
-                own.counts.add(result.counts)
+                own.counts.replace(taken, result.counts)
             for rows in (records, own.account) if account is None else ():
                 if isinstance(taken, str):
                     rows.drop(taken)
@@ -115,8 +115,12 @@ class Taker:
             own.account.add(account)
         return note(done=is_whole)
 
-    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | None:
-        """Add a trace, or count why it was not added; returns why it was dropped.
+    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> str | TraceCounts | None:
+        """Add a trace, or count why it was not added.
+
+        Returns:
+            Why it was dropped; or the counts of the trace that it continues or is equal to, if that one is from this
+                import; else `None`.
 
         Args:
             where: Its place, for an example in the report.
@@ -125,20 +129,24 @@ class Taker:
         report = self.report
         report.rows += 1
         self._unsealed += 1
-        drop = self._add(result, may_grow=may_grow) if isinstance(result, ConvertedTrace) else result
-        if drop is None:
-            return None
-        if drop.reason == BEFORE_SINCE:
+        if isinstance(result, ConvertedTrace):
+            is_of_this_import = result.row["key"] in self._outcomes
+            added = self._add(result, may_grow=may_grow)
+            if not isinstance(added, Drop):
+                return added if is_of_this_import else None
+            result = added
+        if result.reason == BEFORE_SINCE:
             report.before_since += 1
             return None
-        report.drops[drop.reason] += 1
-        examples = report.dropped_rows.setdefault(drop.reason, [])
+        report.drops[result.reason] += 1
+        examples = report.dropped_rows.setdefault(result.reason, [])
         if len(examples) < MAX_EXAMPLES:
-            wrong = f"{where}: {drop.detail or drop.reason}"
-            examples.append((wrong, *(("; ", *drop.remedy) if drop.remedy else ())))
-        return drop.reason
+            wrong = f"{where}: {result.detail or result.reason}"
+            examples.append((wrong, *(("; ", *result.remedy) if result.remedy else ())))
+        return result.reason
 
-    def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> Drop | None:
+    def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
+        """Add a trace; returns the counts of the stored one that it continues or is equal to."""
         row, report, key = converted.row, self.report, converted.row["key"]
         added: Added = self.writer.add_row(row)
         if added == "conflict" and may_grow and (stored := self.writer.get(key, row["task_id"])) is not None:
@@ -147,7 +155,7 @@ class Taker:
                 self.writer.add_row(row, replace=True)
                 report.grown += 1
                 self._count_outcome(converted)
-                return None
+                return count_trace(stored)
             if goes_on_from(stored, new):
                 added = "present"
         if added == "conflict":
@@ -159,7 +167,7 @@ class Taker:
             return Drop("key_conflict", f"an earlier row has the key {key} too, with other content", remedy)
         if added == "present":
             report.already_done += 1
-            return None
+            return converted.counts
         report.traces += added == "new"
         report.replaced += added == "replaced"
         self._count_outcome(converted)

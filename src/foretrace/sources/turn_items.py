@@ -44,7 +44,7 @@ _TEXTS = ("content", "value", "text", "message")
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 _AUTOGEN_MESSAGES = ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage")
 _SPOKEN = ("content", "text", "utterance", "message")
-_OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", *_SPOKEN})
+_OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", "attachments", *_SPOKEN})
 """Keys for the content of a dialogue's turn, and keys that another vocabulary uses; other keys are kept."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """Keys next to a message that is one of several replies, or a piece of one, and so not a turn."""
@@ -352,6 +352,14 @@ def _read_speech(item: Row) -> list[Row] | None:
         content = ""
     if role is None or not isinstance(content, str | list):
         return None
+    files = "".join(
+        f"\n\n{get_text(file, 'file_name')}\n{text}"
+        for file in as_dicts(item.get("attachments"))
+        if (text := get_text(file, "extracted_content"))
+    )
+    if files:  # as the model saw them
+        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [*said, {"type": "text", "text": files}]
     more = {key: value for key, value in item.items() if key not in _OF_SPEECH}
     return [{"role": role, "content": content, **more}]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,3 +97,22 @@ def outline(trace: Trace) -> list[tuple[str, str, str]]:
 
 def _describe(message: Message) -> str:
     return message.content[:40] or "+".join(call.name for call in message.tool_calls)
+
+
+def find_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    if path:
+        yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from find_places(value[key], (*path, key))
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy with another value at a place."""
+    made = copy.deepcopy(value)
+    inner = made
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return made

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sources.formats.reading import (
-    SHARED,
-    needs_shared,
-    read,
-    read_one,
-    write_document,
-)
+from sources.formats.reading import SHARED, needs_shared, read, read_one, write_document
 
 
 @needs_shared
@@ -27,11 +21,13 @@ def test_code_pages_images_and_drift(tmp_path: Path) -> None:
         {"class_": "code_action", "language": "bash", "content": "ls", "description": ""},
         {"class_": "web_observation", "url": "http://x", "axtree": "[1] link", "html": "<a>",
          "image_observation": {"content": "a.png"}},
+        {"class_": "api_action", "function": "say", "kwargs": {"text": '"quoted"', "to": "me"}},
         {"class_": "thought_action"},
     ]  # fmt: skip
     path = write_document(tmp_path / "rows.json", [{"id": "r", "content": content}, {"id": "q", "content": []}, 3])
     (trace,), drops, account = read("adp", path)
-    called, seen = trace.messages
+    called, seen, said = trace.messages
+    assert said.tool_calls[0].arguments == r'{"text": "\"quoted\"", "to": "me"}', "one quoted text is meant so"
     assert called.tool_calls[0].arguments == '{"command": "ls"}' and seen.content == "http://x\n\n[1] link"
     assert seen.parts[0].ref == "a.png" and account.unknown == {"thought_action": 1}
     assert [d.reason for d in drops] == ["no_agent_turn", "not_an_object"]

@@ -9,14 +9,7 @@ import pytest
 
 from foretrace.core.trace import Parent
 from foretrace.sources.formats.atif import Atif
-from sources.formats.reading import (
-    SHARED,
-    count,
-    needs_shared,
-    read,
-    read_one,
-    write_document,
-)
+from sources.formats.reading import SHARED, count, needs_shared, read, read_one, write_document
 
 
 def document(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,16 @@ def test_a_run(tmp_path: Path) -> None:
     assert account.unknown == {"item.completed hologram": 1, "aurora": 1}
     kinds = [label.action and label.action.value for label in label_trace(trace)]
     assert (kinds[0], kinds[3], kinds[4]) == ("file_read", "file_write", "verifier")
+
+
+def test_items_without_an_id(tmp_path: Path) -> None:
+    records = json.loads(json.dumps([e for e in RUN if e.get("item", {}).get("id") not in ("item_4", "item_5")]))
+    for record in records:
+        record.get("item", {}).pop("id", None)
+    trace, _ = read_one("codex_exec", write_lines(tmp_path / "out.jsonl", records))
+    calls = [call.name for message in trace.messages for call in message.tool_calls]
+    assert calls == ["shell", "update_plan", "update_plan", "apply_patch"]
+    assert [message.content for message in trace.messages if message.role == "tool"] == ["x = 1\n", ""]
 
 
 def test_a_thread_that_goes_on_and_one_that_fails(tmp_path: Path) -> None:

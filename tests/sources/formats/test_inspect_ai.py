@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import zipfile
 from pathlib import Path
@@ -146,6 +147,17 @@ def test_half_a_character_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**HEADER, "samples": [sample(input="cut \ud83d")]}))
     assert read_one("inspect_ai", path)[0].messages
+
+
+def test_packed_and_unreadable_documents(tmp_path: Path) -> None:
+    packed = tmp_path / "a.json.gz"
+    packed.write_bytes(gzip.compress(json.dumps({**HEADER, "samples": [sample()]}).encode()))
+    assert count(read_one("inspect_ai", packed)[0])["turns"] == 2
+    packed.write_bytes(packed.read_bytes()[:-9])
+    assert read("inspect_ai", packed)[1][0].reason == "truncated_file"
+    deep = tmp_path / "a.json"
+    deep.write_text(json.dumps(HEADER)[:-1] + ', "samples": ' + "[" * 100_000)
+    assert read("inspect_ai", deep)[1][0].reason == "bad_json"
 
 
 def test_ids_with_slashes_and_samples_in_pieces(tmp_path: Path) -> None:

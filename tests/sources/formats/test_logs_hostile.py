@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portions import in_portions, take
-from sources.formats.reading import SHARED, needs_shared, read, recognize, write_document, write_lines
+from sources.formats.reading import SHARED, find_places, needs_shared, put, read, recognize, write_document, write_lines
 
 VALUES: list[Any] = [
     None, True, -1, 1.5, 1e308, 10**30, "", "x", "[]", "{", "[{}]", [], [None], [[]], [1, "a"], {}, {"a": None}, [{}],
@@ -33,25 +31,6 @@ EXAMPLES = {
     "hermes": "formats/hermes/teich_hermes_export.jsonl",
     "pi": "sessions/pi/small_v3.jsonl",
 }
-
-
-def find_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    if path:
-        yield path
-    if isinstance(value, (dict, list)):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            yield from find_places(value[key], (*path, key))
-
-
-def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """A copy with another value at a place."""
-    made = copy.deepcopy(value)
-    inner = made
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = new
-    return made
 
 
 @needs_shared

@@ -10,14 +10,7 @@ import pytest
 
 from foretrace.core.trace import Sampled
 from foretrace.sources.formats.openhands import OpenHands
-from sources.formats.reading import (
-    outline,
-    read,
-    read_one,
-    recognize,
-    write_document,
-    write_lines,
-)
+from sources.formats.reading import outline, read, read_one, recognize, write_document, write_lines
 
 START = datetime(2026, 1, 1, 10)
 

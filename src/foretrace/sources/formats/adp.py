@@ -19,16 +19,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.conversation import Conversation, make_call
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
-from foretrace.sources.json_values import (
-    are_encoded_twice,
-    as_dicts,
-    as_text,
-    decode_quoted,
-    get_dict,
-    get_list,
-    get_text,
-    write_text,
-)
+from foretrace.sources.json_values import decode_quoted, get_dict, get_dicts, get_list, get_text, write_text
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 
 _ACTIONS = frozenset({"api_action", "code_action", "message_action"})
@@ -50,7 +41,7 @@ class Adp(RecordFiles):
 
     def recognize(self, head: FileHead) -> str | None:
         """By `class_` of the first item of the first row."""
-        first = next(iter(as_dicts(head.first.get("content"))), {})
+        first = next(iter(get_dicts(head.first, "content")), {})
         kind = get_text(first, "class_")
         return f"content[0].class_ is {kind}" if kind in _ACTIONS | _OBSERVATIONS else None
 
@@ -58,7 +49,8 @@ class Adp(RecordFiles):
         talk = Conversation(account)
         tools: tuple[ToolSpec, ...] = ()
         items = get_list(record, "content")
-        is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
+        said = get_dicts(record, "content")
+        is_quoted = _are_encoded_twice(get_dict(item, "kwargs") for item in said)
         open_calls: list[str] = []
         for at, item in account.drop_unread(items):
             kind = str(item.get("class_"))[:80]
@@ -78,7 +70,7 @@ class Adp(RecordFiles):
                 account.meet_unknown(kind)
         own_id = get_text(record, "id") or make_row_id(record)
         # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
-        asked = next((get_text(item, "content") for item in as_dicts(items) if item.get("source") == "user"), "")
+        asked = next((get_text(item, "content") for item in said if item.get("source") == "user"), "")
         key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
         details = get_dict(record, "details")
         instance = next((v for k in ("instance_id", "task_id") if isinstance(v := details.get(k), str) and v), "")
@@ -92,6 +84,13 @@ class Adp(RecordFiles):
             tools=tools,
             extra={k: v for k, v in find_unknown_fields(record, _ROW).items() if v != {}},
         )
+
+
+def _are_encoded_twice(arguments: Iterable[dict[str, Any]]) -> bool:
+    """Whether every text among the arguments of a row's calls is itself a JSON string, as some versions of the Agent
+    Data Protocol wrote them: a single one may be intended."""
+    texts = [value for each in arguments for value in each.values() if isinstance(value, str)]
+    return bool(texts) and all(decode_quoted(text) != text for text in texts)
 
 
 def _add_action(
@@ -123,7 +122,7 @@ def _add_observation(talk: Conversation, item: dict[str, Any], kind: str, at: in
     extra = find_unknown_fields(item, _ITEM)
     image = item if kind == "image_observation" else get_dict(item, "image_observation")
     parts = (Part(type="image", ref=get_text(image, "content") or None),) if image else ()
-    more: dict[str, Any] = {"parts": parts, "raw_role": as_text(source) or kind, "extra": extra}
+    more: dict[str, Any] = {"parts": parts, "raw_role": get_text(item, "source") or kind, "extra": extra}
     call_id = get_text(item, "tool_call_id")
     if not call_id and open_calls:
         call_id = open_calls.pop(0)

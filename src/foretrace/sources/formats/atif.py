@@ -18,7 +18,7 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.trace import Author, Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.head import FileHead
+from foretrace.rows.head import FileHead, read_objects
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, measure, read_time
@@ -34,7 +34,6 @@ from foretrace.sources.json_values import (
     get_dicts,
     get_list,
     get_text,
-    read_objects,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 

@@ -89,13 +89,14 @@ class _Run(Session):
     def _is_new(self, kind: str, item: dict[str, Any], what: str) -> bool:
         """Whether an event says more than the ones before: texts at their end, calls at their start and end, and each
         version of a to-do list, of which the end repeats the last."""
-        is_end, is_known = kind == "item.completed", get_text(item, "id") in self._made
+        is_end, is_known = kind == "item.completed", (get_text(item, "id") or what) in self._made
         if what in _TEXTS:
             return is_end
         return not (is_end and is_known) if what == "todo_list" else is_end or not is_known
 
     def _add_item(self, number: int, kind: str, item: dict[str, Any], at: float | None) -> None:
-        what, own = get_text(item, "type"), get_text(item, "id")
+        what = get_text(item, "type")
+        own = get_text(item, "id") or what
         if what in _TEXTS:
             name = "reasoning" if what == "reasoning" else "text"
             if text := get_text(item, "text"):

@@ -66,11 +66,7 @@ class _Message(NamedTuple):
 
 
 def _read(path: Path, account: Account) -> tuple[list[dict[str, Any]], list[_Message]]:
-    """The records about the session, and its messages.
-
-    Raises:
-        SourceError: a document that cannot be read.
-    """
+    """The records about the session, and its messages; a document that cannot be read is a SourceError."""
     head = read_head(path)
     if head.document is None and not {"messages", "history"} & head.first.keys():
         return _read_lines(path, account)

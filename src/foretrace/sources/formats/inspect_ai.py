@@ -19,7 +19,7 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError
 from foretrace.core.trace import Failure, Outcome, Sampled, ToolCall, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
-from foretrace.rows.files import MAX_LINE
+from foretrace.rows.files import MAX_LINE, read_bytes
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
@@ -71,7 +71,8 @@ class InspectAI:
         if _is_archive(read_head(path)):
             header, samples = _read_archive(path)
         else:
-            log = _decode(path.read_bytes())
+            data = read_bytes(path)
+            log = data if isinstance(data, Drop) else _decode(data)
             header, samples = as_dict(log), [log] if isinstance(log, Drop) else get_list(log, "samples")
         found = 0
         for sample in samples:
@@ -280,7 +281,7 @@ def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 def _decode(data: bytes) -> Any:
     try:
         return json.loads(data)  # reads NaN, and half a character
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Drop("bad_json", str(error)[:200])
 
 

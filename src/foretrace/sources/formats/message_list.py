@@ -17,11 +17,11 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import count_things
 from foretrace.core.trace import Parent, Task, Trace
 from foretrace.rows.base import Drop, RowRef
-from foretrace.rows.head import FileHead
+from foretrace.rows.head import FileHead, read_objects
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
-from foretrace.sources.json_values import get_text, read_objects
+from foretrace.sources.json_values import get_text
 from foretrace.sources.row_messages import find_task_text
 from foretrace.sources.row_turns import find_turns
 from foretrace.sources.turn_items import flatten_turns, get_role, is_turn

@@ -15,21 +15,12 @@ from foretrace.core.digest import digest
 from foretrace.core.trace import Failure, Outcome, Sampled, Status, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document
-from foretrace.rows.head import FileHead
+from foretrace.rows.head import FileHead, read_objects
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import (
-    as_dict,
-    as_dicts,
-    as_token_ids,
-    get_bool,
-    get_dict,
-    get_dicts,
-    get_text,
-    read_objects,
-)
+from foretrace.sources.json_values import as_dict, as_dicts, as_token_ids, get_bool, get_dict, get_dicts, get_text
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import find_main_line
 

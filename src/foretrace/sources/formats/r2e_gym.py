@@ -16,16 +16,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task, read_usage
-from foretrace.sources.json_values import (
-    as_dicts,
-    as_number,
-    as_text,
-    get_dict,
-    get_list,
-    get_text,
-    write_sorted,
-    write_text,
-)
+from foretrace.sources.json_values import as_dicts, as_number, get_dict, get_list, get_text, write_sorted, write_text
 from foretrace.sources.openai_messages import find_unknown_fields
 
 _STEP = frozenset({
@@ -60,8 +51,7 @@ class R2EGym(RecordFiles):
         image = get_text(record, "docker_image")
         instance = get_text(about, "instance_id", "commit_hash") or image
         first = write_sorted(steps[:1])
-        key = f"r2e_gym@{instance or 'unknown'}:{digest(image, as_text(record.get('exp_name')), first)}"
-        model = agent.get("llm_name", agent.get("llm"))
+        key = f"r2e_gym@{instance or 'unknown'}:{digest(image, get_text(record, 'exp_name'), first)}"
         yield finish_trace(
             talk,
             key=key,
@@ -70,7 +60,7 @@ class R2EGym(RecordFiles):
             raw_row=number,
             raw_id=instance,
             agent=get_text(agent, "name") or "R2E-Gym",
-            model=as_text(model),
+            model=get_text(agent, "llm_name", "llm"),
             outcome=_read_outcome(record),
             extra=find_unknown_fields(record, _ROW),
         )

@@ -25,18 +25,7 @@ from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
-from foretrace.sources.json_values import (
-    as_dict,
-    as_dicts,
-    as_number,
-    as_text,
-    decode_json,
-    get_dict,
-    get_dicts,
-    get_list,
-    get_text,
-    write_sorted,
-)
+from foretrace.sources.json_values import as_number, decode_json, get_dict, get_dicts, get_list, get_text, write_sorted
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 
 _MARKERS = ("OBSERVATION:\n", "Observation: ", "Observation:\n")
@@ -60,7 +49,7 @@ class SweAgent(RecordFiles):
         """By the first step of `trajectory`, or the first message of `history`: a demonstration has only that."""
         document = head.first
         attempts = get_dicts(document, "attempts")
-        step = next(iter(as_dicts((attempts[0] if attempts else document).get("trajectory"))), None)
+        step = next(iter(get_dicts(attempts[0] if attempts else document, "trajectory")), None)
         is_step = step is not None and {"action", "observation", "response"} <= step.keys()
         if is_step:
             return "trajectory[0] has action, observation and response"
@@ -81,14 +70,14 @@ def _read_attempt(
     history = get_list(attempt, "history")
     steps = get_dicts(attempt, "trajectory")
     info = get_dict(attempt, "info")
-    config = as_dict(decode_json(attempt.get("replay_config", document.get("replay_config"))))
+    config = decode_json(attempt.get("replay_config", document.get("replay_config")))
     calls = _read_calls(history)
     talk = Conversation(account)
-    talk.types.update(f"{message.get('role')} messages" for message in as_dicts(history))
+    talk.types.update(f"{message.get('role')} messages" for message in get_dicts(attempt, "history"))
     _add_history(talk, history, calls, _match_times(history, steps, account))
     instance = get_text(get_dict(config, "problem_statement"), "id") or _find_instance(path)
     begin = next((index for index, message in enumerate(history) if _is_turn(message)), len(history))
-    model = get_dict(get_dict(config, "agent"), "model").get("name")
+    model = get_text(get_dict(get_dict(config, "agent"), "model"), "name")
     own_id = digest(write_sorted(history[: begin + 1]), write_sorted(steps[:1]))
     key = f"swe_agent@{instance or 'unknown'}:{own_id}"
     version = get_text(info, "swe_agent_version")
@@ -100,7 +89,7 @@ def _read_attempt(
         raw_row=row,
         raw_id=instance,
         agent="SWE-agent",
-        model=as_text(model),
+        model=model,
         tool_versions={"SWE-agent": version},
         outcome=_read_outcome(info),
         extra={**find_unknown_fields(attempt, _DOCUMENT), "info": info} if info else None,

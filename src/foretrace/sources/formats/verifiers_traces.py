@@ -134,12 +134,7 @@ class _Graph:
             tool_versions={"verifiers": version},
             tools=read_tool_specs(tools),
             outcome=_read_outcome(raw),
-            extra={
-                "env": env,
-                "episode": self._episode.get("id"),
-                "task": task.get("type"),
-                "info": self._info,
-            },
+            extra={"env": env, "episode": self._episode.get("id"), "task": task.get("type"), "info": self._info},
         )
 
     def _add_node(self, talk: Conversation, index: int, sampled: Sampled | None) -> None:

@@ -11,20 +11,10 @@ from typing import Any
 from foretrace.core.digest import digest
 from foretrace.core.trace import Failure, Outcome, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.head import FileHead
+from foretrace.rows.head import FileHead, read_objects
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import make_call, read_time
-from foretrace.sources.json_values import (
-    as_list,
-    decode_json,
-    get_dict,
-    get_dicts,
-    get_list,
-    get_number,
-    get_text,
-    read_objects,
-    write_text,
-)
+from foretrace.sources.json_values import as_list, decode_json, get_dict, get_dicts, get_number, get_text, write_text
 from foretrace.sources.sessions import Session
 
 _MARKS = ("responderUsername", "requesterUsername", "initialLocation", "sessionId", "creationDate")
@@ -68,7 +58,7 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, counts: i
     talk = _Talk(account, VsCodeChat.name, "vscode-copilot", own, durations_from_stamps=False)
     talk.folder = get_text(state, "workingDirectory").removeprefix("file://")
     talk.note_title(get_text(state, "customTitle"))
-    rest = [request for request in get_list(state, "requests") if not isinstance(request, dict)]
+    rest = [request for request in as_list(state.get("requests")) if not isinstance(request, dict)]
     talk.use({**state, "requests": rest}, count=counts)
     for number, request in enumerate(requests):
         talk.types["request"] += 1

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from foretrace.rows.base import Drop
+from foretrace.rows.head import read_objects
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import read_time
 from foretrace.sources.json_values import (
@@ -23,7 +24,6 @@ from foretrace.sources.json_values import (
     get_dict,
     get_dicts,
     get_text,
-    read_objects,
 )
 from foretrace.sources.row_turns import find_reply
 from foretrace.sources.turn_items import flatten_turns, is_turn
