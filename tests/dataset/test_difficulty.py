@@ -12,12 +12,7 @@ import pytest
 from dataset.little import corpus
 from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
-from foretrace.dataset.difficulty import (
-    ShallowPair,
-    compare_shallowly,
-    describe_difficulty,
-    measure_difficulty,
-)
+from foretrace.dataset.difficulty import ShallowPair, compare_shallowly, describe_difficulty, measure_difficulty
 
 Pairs = dict[str, list[ShallowPair]]
 

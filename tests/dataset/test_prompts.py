@@ -32,13 +32,7 @@ from foretrace.dataset.prompt_texts import (
     make_shown_text,
     make_target_text,
 )
-from foretrace.dataset.prompts import (
-    OWN_HEADING,
-    TOOLS_HEADING,
-    Prompts,
-    make_instruction,
-    make_token_counter,
-)
+from foretrace.dataset.prompts import OWN_HEADING, TOOLS_HEADING, Prompts, make_instruction, make_token_counter
 from foretrace.dataset.settings import Window
 
 MOST = 1024
@@ -307,12 +301,6 @@ def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
 def test_the_instruction_holds_no_marker_of_a_label(target: Any) -> None:
     assert not has_target(make_instruction(target))
     assert all(a in make_instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
-
-
-def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
-    one = trace("k", *[user("word " * 20)] * 300, says("a"))
-    assert not prompts(one).has_room(300)
-    assert prompts(one, most=16384).has_room(300)
 
 
 @pytest.mark.parametrize("text", ["", "a", "a" * 350, "é" * 350, "\ud800" * 7])

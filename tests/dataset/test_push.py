@@ -162,6 +162,7 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert all(r.authorised for r in hub.requests if not r.path.startswith("/lfs-store/"))
     assert not any(r.authorised for r in hub.log("PUT"))
     assert hub.requests[0].path == "/api/whoami-v2"
+    assert all("visibility" not in r.json for r in hub.log("POST", "/repos/create"))  # the organization decides
 
 
 def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
@@ -213,43 +214,6 @@ def test_a_smaller_push_removes_what_is_gone_and_sends_only_changes(hub: FakeHub
     assert len(hub.log("POST", "/commit/")) == 1 and not hub.log("PUT")
 
 
-LOAD = """
-import json, sys
-import datasets
-datasets.disable_progress_bars()
-out = {}
-for repo_id, config in (pair.split(":") for pair in sys.argv[1:]):
-    loaded = datasets.load_dataset(repo_id, config or None)
-    out[f"{repo_id}:{config}"] = {split: rows.to_list() for split, rows in loaded.items()}
-streamed = datasets.load_dataset(sys.argv[1].split(":")[0], split="train", streaming=True)
-out["streamed"] = {"train": list(streamed)}
-print(json.dumps(out))
-"""
-
-
-@pytest.mark.slow
-def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
-    push(dataset, org="acme", private=True)
-    assert all(repo.private for repo in hub.repos.values())
-    wanted = [
-        (f"acme/speculative-actions-{ending}", config) for ending, held in REPOSITORIES.items() for config in held
-    ]
-    wanted.append((VERIFIER, ""))
-    env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
-    process = run_python(LOAD, env, *(f"{repo_id}:{config}" for repo_id, config in wanted))
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert TOKEN not in out + err
-    loaded = json.loads(out)
-    for repo_id, config in wanted:
-        name = config or "verifier"
-        rows = {
-            split: pq.read_table(dataset / name / f"{split}-00000-of-00001.parquet").to_pylist() for split in SPLITS
-        }
-        assert loaded[f"{repo_id}:{config}"] == rows
-    assert loaded["streamed"]["train"] == loaded[f"{PROPOSER}:proposer"]["train"]
-
-
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
@@ -266,13 +230,17 @@ def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path
     assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
 
 
-def test_without_a_token_or_with_a_wrong_one(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
+def test_a_wrong_token_or_organization_is_refused_before_anything_is_made(
+    hub: FakeHub, small: Path, monkeypatch: Any
+) -> None:
     text = refused(small, "acme", token="hf_wrongWrongWrongWrong")
     assert "401" in text and "HF_TOKEN" in text
-    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
+    hub.whoami |= {"orgs": [{"name": "other"}]}
+    assert "not a member of acme, only of: other" in refused(small, "acme")
+    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] * 2 and not hub.repos
     monkeypatch.delenv("HF_TOKEN")
     text = refused(small, "acme")
-    assert "HF_TOKEN" in text and "hf auth login" in text and len(hub.requests) == 1
+    assert "HF_TOKEN" in text and "hf auth login" in text and len(hub.requests) == 2
 
 
 @pytest.mark.parametrize("token", [TOKEN + "\nX-Evil: 1", TOKEN + "\x01", TOKEN + "\u2026", " " + TOKEN])
@@ -284,12 +252,6 @@ def test_token_that_no_header_can_hold_is_not_quoted(hub: FakeHub, small: Path, 
 def test_token_echoed_by_the_server_is_not_repeated(hub: FakeHub, small: Path) -> None:
     hub.fault("POST", "/commit/", status=403, body=json.dumps({"error": f"bad token\n{TOKEN}"}))
     assert "<token>" in refused(small, "acme")
-
-
-def test_a_wrong_organisation_is_refused_before_anything_is_made(hub: FakeHub, small: Path) -> None:
-    hub.whoami |= {"orgs": [{"name": "other"}]}
-    assert "not a member of acme, only of: other" in refused(small, "acme")
-    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
 
 
 REQUESTS = [
@@ -355,11 +317,6 @@ def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: P
     hub.create(f"acme/speculative-actions-{list(REPOSITORIES)[-1]}")
     assert "is there already and is public" in refused(dataset, "acme", private=True)
     assert not any(hub.files(name) for name in hub.repos) and not hub.log("PUT")
-
-
-def test_without_private_the_organisation_decides(hub: FakeHub, small: Path) -> None:
-    push(small, org="acme")
-    assert "visibility" not in hub.log("POST", "/repos/create")[0].json
 
 
 PUSH = """

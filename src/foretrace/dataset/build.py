@@ -26,23 +26,13 @@ from foretrace.core.store import TraceStore
 from foretrace.dataset.card import make_card
 from foretrace.dataset.demonstration import refuse_demo_traces
 from foretrace.dataset.difficulty import measure_difficulty
-from foretrace.dataset.exact_gates import (
-    UNREAD_REMEDY,
-    ShardCheck,
-    check_shards,
-    make_exact_gates,
-    make_unread_gate,
-)
+from foretrace.dataset.exact_gates import UNREAD_REMEDY, ShardCheck, check_shards, make_exact_gates, make_unread_gate
 from foretrace.dataset.parquet import SelectionResult, remove_families, write_selected
 from foretrace.dataset.plan import BuildPlan, check_room, make_empty_error, make_jobs, plan_build
 from foretrace.dataset.prompt_digests import Digests, merge_digests
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes, make_gate
-from foretrace.dataset.recipes.proposer_mistakes import (
-    MistakeCandidate,
-    choose_mistakes,
-    make_mistakes,
-)
+from foretrace.dataset.recipes.proposer_mistakes import MistakeCandidate, choose_mistakes, make_mistakes
 from foretrace.dataset.recipes.verifier import PAIRED
 from foretrace.dataset.report import (
     BuildCounts,
@@ -54,11 +44,7 @@ from foretrace.dataset.report import (
     make_manifest,
 )
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import (
-    ShardJob,
-    ShardResult,
-    build_shards,
-)
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards
 from foretrace.dataset.statistical_gates import make_statistical_gates
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.in_order import Job, jobs_at_once, run_in_order

@@ -20,11 +20,7 @@ from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompts import make_instruction, make_token_counter
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import (
-    ShardJob,
-    examine_shards,
-    infer_tools_of_shards,
-)
+from foretrace.dataset.shard_job import ShardJob, examine_shards, infer_tools_of_shards
 from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, select_traces
 
 

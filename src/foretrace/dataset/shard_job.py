@@ -28,12 +28,7 @@ from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.proposer_guesses import GuessesByKey
-from foretrace.dataset.recipes.attempts import (
-    Attempt,
-    Mistake,
-    TaskAttempts,
-    select_targets,
-)
+from foretrace.dataset.recipes.attempts import Attempt, Mistake, TaskAttempts, select_targets
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.report import BuildCounts, DataFile

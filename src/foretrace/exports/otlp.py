@@ -16,24 +16,10 @@ import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
 from foretrace.encodings.call_forms import find_call_ids
-from foretrace.exports.base import (
-    Exported,
-    Family,
-    FieldCounts,
-    TraceFormat,
-    drop_numbers,
-    list_parts,
-    split_losses,
-)
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, drop_numbers, list_parts, split_losses
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
-from foretrace.sources.own_fields import (
-    FIELD,
-    keep_message_fields,
-    keep_trace_fields,
-    normalize_object,
-    write_tools,
-)
+from foretrace.sources.own_fields import FIELD, keep_message_fields, keep_trace_fields, normalize_object, write_tools
 
 _CARRIED = frozenset({
     "traces.model", "traces.agent", "traces.parent", "traces.tools", "messages.reasoning", "messages.parts",

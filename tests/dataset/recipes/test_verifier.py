@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec import structs
 
 from dataset.little import build, calls, corpus, rows, runs, says, seen, trace, user
@@ -74,16 +73,6 @@ def test_mirrored_pairs_leave_out_what_another_success_did(tmp_path: Path) -> No
     assert not any("sed" in text for text in first_prompt(both))
 
 
-def test_two_ways_of_writing_one_call_make_no_pair(tmp_path: Path) -> None:
-    found = pairs(
-        tmp_path,
-        attempt("good", runs("cat  'a.py'")),
-        attempt("bad", runs("cat a.py"), runs("rm x"), success=False),
-        family="sibling",
-    )
-    assert not [r for r in found if r["step"] == 1]
-
-
 def test_reads_that_follow_one_another_may_come_in_any_order(tmp_path: Path) -> None:
     """No argument pair of two reads without anything but reads between them."""
     reads = (calls("view", {"path": "src/a.py"}), calls("view", {"path": "src/b.py"}))
@@ -107,25 +96,6 @@ def reruns() -> list[Trace]:
         trace(f"x{n}", told, *(m for step in steps for m in (step, seen(f"ok {n}"))), says("Done."), task=f"t{n}")
         for n in range(6)
     ]
-
-
-def done_in(prompt: list[dict[str, str]]) -> set[str]:
-    """Arguments of the calls that a prompt shows."""
-    made = [m["content"].split('"arguments": ')[1] for m in prompt if "<tool_call>" in m["content"]]
-    return {json.dumps(json.loads(text.split("}\n")[0])) for text in made}
-
-
-@pytest.mark.parametrize("family", ["argument", "type_swap"])
-def test_what_the_prompt_shows_as_done_tells_nothing(tmp_path: Path, family: str) -> None:
-    """Rejecting whatever the prompt shows as done is right exactly as often as wrong, read from the prompts here."""
-    found = pairs(tmp_path, *reruns(), family=family, recipes=["verifier"])
-    assert found
-    told = 0
-    for row in found:
-        chosen, rejected = (json.dumps(json.loads(said(row, side))["arguments"]) for side in ("chosen", "rejected"))
-        shown = done_in(row["prompt"])
-        told += (rejected in shown) - (chosen in shown)
-    assert told == 0
 
 
 def test_each_two_types_come_in_both_orders(tmp_path: Path) -> None:

@@ -16,13 +16,7 @@ import msgspec
 from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.predictions import write_target
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
-from foretrace.dataset.recipes.attempts import (
-    ActionKey,
-    Target,
-    TaskAttempts,
-    make_action_key,
-    make_outcome_values,
-)
+from foretrace.dataset.recipes.attempts import ActionKey, Target, TaskAttempts, make_action_key, make_outcome_values
 from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Gate, Row, RowCheck, RowGroup, make_gate
 from foretrace.dataset.recipes.mirrored_pairs import (
     MIRRORED,
