@@ -12,15 +12,17 @@ import datasets
 import msgspec
 import pytest
 
-from dataset.little import CONFIGS, attempt, corpus, files, rows, user
+from dataset.little import CONFIGS, attempt, corpus, files, rows, says, user
 from foretrace.actions.taxonomy import ActionType
 from foretrace.api.datasets import build
 from foretrace.core.store import read_traces, write_traces
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Trace
 from foretrace.dataset.plan import assign_splits
 
 IDENTITY = {"key", "step", "task", "group", "source", "license"}
 Prompt = tuple[tuple[str, str], ...]
+Found = dict[str, list[dict[str, Any]]]
+"""Rows by config."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def manifest(sample_dataset: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(sample_dataset: Path) -> dict[str, list[dict[str, Any]]]:
+def found(sample_dataset: Path) -> Found:
     """All rows of the sample dataset by config."""
     return {config: list(rows(sample_dataset, config)) for config in CONFIGS}
 
@@ -43,9 +45,7 @@ def prompt_of(row: dict[str, Any]) -> Prompt:
     return tuple((m["role"], m["content"]) for m in row["prompt"])
 
 
-def test_every_config_loads_as_the_library_loads_it(
-    sample_dataset: Path, manifest: dict[str, Any], tmp_path: Path
-) -> None:
+def test_every_config_loads_as_the_library_loads_it(sample_dataset: Path, manifest: Any, tmp_path: Path) -> None:
     """`load_dataset(folder, config)` gives the splits and rows of the manifest, actions as a ClassLabel of nine."""
     assert datasets.get_dataset_config_names(str(sample_dataset)) == list(CONFIGS)
     for config in CONFIGS:
@@ -62,7 +62,7 @@ def test_every_config_loads_as_the_library_loads_it(
     assert list(loaded) == ["train", "validation", "test"]
 
 
-def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_no_group_trace_or_prompt_stands_in_two_splits(found: Found) -> None:
     splits: dict[tuple[str, Any], set[str]] = {}
     for config in CONFIGS:
         for row in found[config]:
@@ -74,9 +74,7 @@ def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dic
     assert not [what for what, where in splits.items() if len(where) > 1]
 
 
-def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(
-    found: dict[str, list[dict[str, Any]]],
-) -> None:
+def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(found: Found) -> None:
     """Same prompt and completion as the proposer's row of that step, and never rejected what a success did there."""
     proposed = {(r["key"], r["step"]): r for r in found["proposer"]}
     right: dict[Prompt, set[str]] = {}
@@ -92,19 +90,15 @@ def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(
     assert {r["family"] for r in found["verifier"]} >= {"sibling", "redundancy"}
 
 
-def test_unpaired_rows_are_the_pairs_again(found: dict[str, list[dict[str, Any]]]) -> None:
-    pairs = Counter((r["pair"], r["key"], r["step"], r[n][0]["content"], n) for r in found["verifier"] for n in
-                    ("chosen", "rejected"))  # fmt: skip
-    single = Counter(
-        (r["pair"], r["key"], r["step"], r["completion"][0]["content"], "chosen" if r["label"] else "rejected")
-        for r in found["verifier_unpaired"]
-    )
-    assert single == pairs
+def test_unpaired_rows_are_the_pairs_again(found: Found) -> None:
+    def identify(row: dict[str, Any], side: str, right: bool) -> tuple[Any, ...]:
+        return row["pair"], row["key"], row["step"], row[side][0]["content"], right
+
+    pairs = Counter(identify(r, n, n == "chosen") for r in found["verifier"] for n in ("chosen", "rejected"))
+    assert Counter(identify(r, "completion", r["label"]) for r in found["verifier_unpaired"]) == pairs
 
 
-def test_trajectories_are_whole_attempts_with_native_calls(
-    found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]
-) -> None:
+def test_trajectories_are_whole_attempts_with_native_calls(found: Found, traces: dict[str, Trace]) -> None:
     """Arguments are objects, nothing is empty, and loss falls only on what the model itself wrote."""
     wanted = {k for k, t in traces.items() if t.outcome.success}
     assert {r["key"] for r in found["trajectories"]} == wanted
@@ -125,9 +119,7 @@ def test_trajectories_are_whole_attempts_with_native_calls(
         assert trained == row["steps"] > 0
 
 
-def test_nothing_that_the_agent_did_not_write_is_a_target(
-    sample_traces: Path, traces: dict[str, Trace], tmp_path: Path
-) -> None:
+def test_nothing_that_the_agent_did_not_write_is_a_target(sample_traces: Path, traces: Any, tmp_path: Path) -> None:
     """A turn that the source made up, or wrote when a limit was hit, is trained nowhere, even with all outcomes."""
     forbidden = {(k, i) for k, t in traces.items() for i, m in enumerate(t.messages) if m.train is False}
     assert any(t.outcome.fabricated for t in traces.values())
@@ -140,7 +132,7 @@ def test_nothing_that_the_agent_did_not_write_is_a_target(
         assert not any(m["trained"] for i, m in enumerate(row["messages"]) if (row["key"], i) in forbidden)
 
 
-def test_eval_is_held_out(found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]) -> None:
+def test_eval_is_held_out(found: Found, traces: dict[str, Trace]) -> None:
     """Only test groups, with the call that was really made and the types of what came next."""
     test_groups = {r["group"] for c in CONFIGS if c != "eval" for r in found[c] if r["split"] == "test"}
     others = {r["group"] for c in CONFIGS for r in found[c] if r["split"] != "test"}
@@ -173,13 +165,9 @@ def test_outcomes_choose_whose_steps_are_targets(little: Path, tmp_path: Path, o
 
 def test_failed_siblings_give_pairs_whatever_the_outcomes(tmp_path: Path) -> None:
     """An attempt that failed does not vouch for its own first step, even where its steps are targets too."""
-    twins = [
-        attempt(f"{success}", random.Random(1), name="one", success=success) for success in (True, False)
-    ]  # alike up to the edit, which failed
-    broken = twins[1].messages
-    edited = Message(role="assistant", author="model", content="I give up.")
-    twins[1] = msgspec.structs.replace(twins[1], messages=(*broken[:8], edited))
-    write_traces(twins, tmp_path / "t")
+    good, bad = (attempt(f"{success}", random.Random(1), name="one", success=success) for success in (True, False))
+    bad = msgspec.structs.replace(bad, messages=(*bad.messages[:8], says("I give up.")))
+    write_traces([good, bad], tmp_path / "t")
     for outcomes in ("success", "all"):
         report = build(tmp_path / "t", out=tmp_path / outcomes, outcomes=outcomes)
         assert report.manifest["families"]["sibling"] == 1
@@ -189,17 +177,16 @@ def test_target_settings(little: Path, tmp_path: Path) -> None:
     """type: only the type; call: type, tool and arguments; message: the agent's own words."""
     for target in ("type", "call", "message"):
         build(little, out=tmp_path / target, target=target, recipes=["proposer", "verifier"], statistical_gates=False)
-    texts = {t: {(r["key"], r["step"]): r for r in rows(tmp_path / t, "proposer")} for t in ("type", "call", "message")}
-    key = ("little/000/0", 2)
-    assert texts["type"][key]["completion"][0]["content"] == '{"action":"file_read"}'
-    call = json.loads(texts["call"][key]["completion"][0]["content"])
-    assert call == {"action": "file_read", "tool": "bash", "arguments": {"command": "ls src"}}
-    told = texts["message"][key]["completion"][0]["content"]
-    assert told.startswith("Let me look.\n") and '"ls src"' in told
-    last = json.loads(texts["call"]["little/000/0", 12]["completion"][0]["content"])
-    assert last == {"action": "final_answer", "tool": None, "arguments": {}}
-    assert texts["message"]["little/000/0", 12]["completion"][0]["content"].startswith("Fixed src/")
-    assert all(files(tmp_path / target, "verifier") for target in ("type", "call", "message"))
+        assert files(tmp_path / target, "verifier")
+        found = {r["step"]: r for r in rows(tmp_path / target, "proposer") if r["key"] == "little/000/0"}
+        first, last = (found[step]["completion"][0]["content"] for step in (2, 12))
+        if target == "type":
+            assert first == '{"action":"file_read"}'
+        elif target == "call":
+            assert first == '{"action":"file_read","tool":"bash","arguments":{"command":"ls src"}}'
+            assert last == '{"action":"final_answer","tool":null,"arguments":{}}'
+        else:
+            assert first.startswith("Let me look.\n") and '"ls src"' in first and last.startswith("Fixed src/")
 
 
 def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> None:
@@ -208,11 +195,8 @@ def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> N
     probe = attempt("x", random.Random(3), name="twin")
     messages = tuple(user("Fix it.") if m.role == "user" else m for m in probe.messages)  # else they were copies
     probe = msgspec.structs.replace(probe, messages=messages)
-    write_traces(solved, tmp_path / "probe")
-    build(tmp_path / "probe", out=tmp_path / "where", statistical_gates=False)
-    split = {r["group"]: r["split"] for r in rows(tmp_path / "where", "proposer")}
-    in_test = next(g for g in sorted(split) if split[g] == "test")
-    in_train = next(g for g in sorted(split) if split[g] == "train")
+    split, _ = assign_splits({t.task.group for t in solved}, (0.8, 0.1, 0.1), 0)
+    in_test, in_train = (next(g for g in sorted(split) if split[g] == name) for name in ("test", "train"))
     for group in (in_test, in_train):
         task = msgspec.structs.replace(probe.task, id=f"twin of {group}", group=group)
         solved.append(msgspec.structs.replace(probe, key=f"twin of {group}", task=task))
@@ -226,9 +210,7 @@ def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> N
     assert all(gate["verdict"] == "pass" for gate in report.manifest["gates"] if gate["name"] != "shortcut")
 
 
-def test_every_step_and_attempt_is_a_row_or_a_counted_drop(
-    found: dict[str, list[dict[str, Any]]], manifest: dict[str, Any], traces: dict[str, Trace]
-) -> None:
+def test_every_step_and_attempt_is_a_row_or_a_counted_drop(found: Found, manifest: Any, traces: Any) -> None:
     steps = sum(m.role == "assistant" for t in traces.values() for m in t.messages)
     drops = {config: sum(reasons.values()) for config, reasons in manifest["drops"].items()}
     assert manifest["counts"]["assistant_messages"] == steps == len(found["proposer"]) + drops["proposer"]

@@ -188,15 +188,6 @@ def test_folders_that_cannot_be_built(small: Path, tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_traces([t for t in corpus(3) if t.outcome.success is False], tmp_path / "t")
-    assert main(["build", str(tmp_path / "t"), "--out", str(tmp_path / "d"), "--quiet"]) == 1
-    told = capsys.readouterr().err
-    assert "no row could be made from 3 traces (3 failed)" in told
-    assert "attempt_not_wanted" in told and "all takes all" in told and told.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["t"]
-
-
 ODD = {
     "a list": "[1, 2]",
     "a number": "5",

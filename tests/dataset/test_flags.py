@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 import pytest
 
-import foretrace
-from dataset.little import examine, runs, says, seen, trace, user
-from foretrace.core.store import write_traces
+from dataset.little import build, examine, rows, runs, says, seen, trace, user
 from foretrace.core.trace import Trace
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.trace_filters import FlagFilter, select_traces
@@ -23,18 +20,9 @@ CHEAT = "git log --all --oneline"
 def attempt(number: int, *, cheats: bool, success: bool | None = True) -> Trace:
     """An attempt of two commands at a task of its own."""
     first = CHEAT if cheats else "git log -5"
-    return trace(
-        f"k{number:02}",
-        user(f"Fix bug {number}."),
-        runs(first),
-        seen("4f2c9ab1 Sum"),
-        runs(f"cat a{number}.py"),
-        seen(f"x = {number}"),
-        says("Fixed."),
-        task=f"t{number}",
-        group=f"g{number}",
-        success=success,
-    )
+    looks = runs(first), seen("4f2c9ab1 Sum"), runs(f"cat a{number}.py"), seen(f"x = {number}")
+    said = user(f"Fix bug {number}."), *looks, says("Fixed.")
+    return trace(f"k{number:02}", *said, task=f"t{number}", group=f"g{number}", success=success)
 
 
 def decide(*traces: Trace, keep: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
@@ -66,16 +54,9 @@ def test_a_mark_leaves_nothing_out() -> None:
 
 
 def test_a_build_has_no_row_of_them(tmp_path: Path) -> None:
-    write_traces([attempt(n, cheats=n % 4 == 0) for n in range(40)], tmp_path / "t")
-    options: dict[str, Any] = {"recipes": ["trajectories"], "statistical_gates": False}
-    manifest = foretrace.build(tmp_path / "t", out=tmp_path / "d", **options).manifest
-    assert manifest["filters"]["flags"]["left_out"] == 10
-    assert CHEAT not in read_text(tmp_path / "d")
-    kept = foretrace.build(tmp_path / "t", out=tmp_path / "k", keep_flagged=True, **options).manifest
-    assert kept["filters"]["flags"]["left_out"] == 0 and kept["filters"]["flags"]["flagged"] == 10
-    assert CHEAT in read_text(tmp_path / "k")
-
-
-def read_text(dataset: Path) -> str:
-    """All rows of a dataset as one text."""
-    return "".join(json.dumps(pq.read_table(path).to_pylist()) for path in sorted(dataset.rglob("*.parquet")))
+    traces = [attempt(n, cheats=n % 4 == 0) for n in range(40)]
+    for kept, left_out in ((False, 10), (True, 0)):
+        folder = tmp_path / str(kept)
+        found = build(folder, *traces, recipes=["trajectories"], keep_flagged=kept)["filters"]["flags"]
+        assert (found["left_out"], found["flagged"]) == (left_out, 10)
+        assert (CHEAT in json.dumps(list(rows(folder / "d", "trajectories")))) == kept

@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dataset.little import corpus
-from foretrace.core.store import write_traces
-from foretrace.dataset.build import build
-from foretrace.dataset.settings import BuildSettings
+from dataset.little import build, corpus
+from foretrace.core.trace import Trace
+
+
+def change_origin(trace: Trace, key: str = "", **origin: Any) -> Trace:
+    provenance = msgspec.structs.replace(trace.provenance, **origin)
+    return msgspec.structs.replace(trace, key=key or trace.key, provenance=provenance)
 
 
 @pytest.fixture(scope="module")
@@ -19,25 +22,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], s
     """Manifest and card of a build of two sources and licenses."""
     folder = tmp_path_factory.mktemp("origins")
     other = {"source": "other", "license": "GPL-3.0", "revision": "abcdef0123456789", "split": "train"}
-    traces = corpus(6)
-    others = [msgspec.structs.replace(each, key=f"o{each.key}") for each in traces]
-    others = [
-        msgspec.structs.replace(each, provenance=msgspec.structs.replace(each.provenance, **other)) for each in others
-    ]
-    done = ("tools of little",)
-    traces = [
-        msgspec.structs.replace(each, provenance=msgspec.structs.replace(each.provenance, transforms=done))
-        for each in traces
-    ]
-    write_traces([*traces, *others], folder / "t")
-    settings = BuildSettings(
-        license_allow=("MIT",),
-        statistical_gates=False,
-        outcomes="all",
-        split=(0.5, 0.25, 0.25),
-        recipes=("trajectories",),
+    traces = [change_origin(each, transforms=("tools of little",)) for each in corpus(6)]
+    traces += [change_origin(each, key=f"o{each.key}", **other) for each in corpus(6)]
+    manifest = build(
+        folder, *traces, license_allow=("MIT",), outcomes="all", split=(0.5, 0.25, 0.25), recipes=("trajectories",)
     )
-    manifest = build([folder / "t"], folder / "d", settings).manifest
     return manifest, (folder / "d/README.md").read_text()
 
 
@@ -69,10 +58,7 @@ def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
     """In the card it is a cell and a quoted word, and no heading."""
     hostile = "a|b`c`$(touch PWN)\n## Free\n```"
     origin = {"source": hostile, "split": hostile, "revision": "r1", "license": f"MIT {hostile}", "raw_file": hostile}
-    provenance = [msgspec.structs.replace(one.provenance, **origin) for one in corpus(8)]
-    traces = [msgspec.structs.replace(one, provenance=p) for one, p in zip(corpus(8), provenance, strict=False)]
-    write_traces(traces, tmp_path / "t")
-    build([tmp_path / "t"], tmp_path / "d", BuildSettings(statistical_gates=False, outcomes="all"))
+    build(tmp_path, *(change_origin(one, **origin) for one in corpus(8)), outcomes="all")
     card = (tmp_path / "d/README.md").read_text()
     assert "\n## Free" not in card and card.count("\n```") == 4  # two blocks of the card's own
     row = next(line for line in card.splitlines() if line.startswith("| a/b"))

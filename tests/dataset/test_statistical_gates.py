@@ -6,19 +6,16 @@ import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dataset.little import corpus, files, rows, runs, says, seen, trace, tree, user
-from foretrace.api.datasets import build
-from foretrace.core.store import write_traces
+from dataset.little import build, corpus, files, rows, runs, says, seen, trace, tree, user
 from foretrace.core.trace import Trace
 from foretrace.dataset import statistical_gates
+from foretrace.dataset.report import BuildReport
 from foretrace.dataset.statistical_gates import Pair, PairSample
 
 GROUPS = 480
-GUESSERS = ("length", "format", "completion")
 WORDS = ["alpha", "config", "parser", "index", "cache", "token", "stream", "buffer", "query", "schema", "model"]
 
 
@@ -55,24 +52,19 @@ def siblings(groups: int = GROUPS) -> list[Trace]:
     return traces
 
 
-def gates_of(manifest: dict[str, Any], family: str) -> dict[str, dict[str, Any]]:
-    return {g["name"].split("/")[2]: g for g in manifest["gates"] if g["name"].startswith(f"shortcut/{family}/")}
-
-
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted")
-    write_traces(siblings(), folder / "traces")
-    build(folder / "traces", out=folder / "dataset", recipes=["verifier"])
-    return folder / "dataset"
+    build(folder, *siblings(), recipes=["verifier"], statistical_gates=True)
+    return folder / "d"
 
 
 def test_a_family_with_a_planted_shortcut_is_removed_and_named(planted: Path) -> None:
     """No row of it is left; manifest and card say so, with the figure that told; its pairs are counted as drops."""
     manifest = json.loads((planted / "manifest.json").read_text())
     card = (planted / "README.md").read_text()
-    found = gates_of(manifest, "sibling")
-    assert set(found) >= {"length", "completion"}
+    found = {g["name"]: g for g in manifest["gates"] if g["name"].startswith("shortcut/sibling/")}
+    assert set(found) >= {"shortcut/sibling/length", "shortcut/sibling/completion"}
     assert all(gate["verdict"] == "removed" and gate["figure"]["low"] > 0.9 for gate in found.values())
     told = "pair family sibling was removed: its answers can be guessed without the prompt"
     assert manifest["warnings"] == [told] and f"- {told}" in card
@@ -102,29 +94,26 @@ def test_other_families_are_as_they_would_have_been(planted: Path) -> None:
 def test_a_mirrored_family_is_proved_and_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs or many, its gate passes by its balance: no guesser is asked, and nothing is left to allow."""
     monkeypatch.setattr(statistical_gates, "_measure_guesser", lambda *_: pytest.fail("a guesser was fitted"))
-    write_traces(corpus(6), tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d")
-    (gate,) = [g for g in report.manifest["gates"] if g["name"].startswith("shortcut")]
-    pairs = report.manifest["families"]["redundancy"]
+    manifest = build(tmp_path, *corpus(6), statistical_gates=True)
+    (gate,) = [g for g in manifest["gates"] if g["name"].startswith("shortcut")]
+    pairs = manifest["families"]["redundancy"]
     assert (gate["name"], gate["verdict"]) == ("shortcut/redundancy", "pass")
     assert gate["figure"] == {"accuracy": 0.5, "pairs": pairs, "without_mirror": 0}
-    assert report.undecided == []
+    assert BuildReport(manifest).undecided == []
     told = f"| shortcut/redundancy | PASS | .500 exactly, n={pairs}, each in both orders |"
     assert told in (tmp_path / "d" / "README.md").read_text()
 
 
 def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
-    write_traces(siblings(10), tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"])
-    assert "shortcut/sibling/length" in report.undecided
-    assert report.manifest["families"]["sibling"] == 10
+    manifest = build(tmp_path, *siblings(10), recipes=["verifier"], statistical_gates=True)
+    assert "shortcut/sibling/length" in BuildReport(manifest).undecided
+    assert manifest["families"]["sibling"] == 10
     assert "UNDECIDED at n=10" in (tmp_path / "d" / "README.md").read_text()
 
 
 def test_gates_can_be_left_out_but_not_unsaid(tmp_path: Path) -> None:
     """Nothing was measured, so nothing was decided; what needs no measuring is proved all the same."""
-    write_traces(siblings(10), tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"], statistical_gates=False)
-    assert report.undecided == ["shortcut"]
-    assert [g["name"] for g in report.manifest["gates"] if g["name"].startswith("shortcut/")] == ["shortcut/redundancy"]
-    assert report.manifest["difficulty"] == {}
+    manifest = build(tmp_path, *siblings(10), recipes=["verifier"])
+    assert BuildReport(manifest).undecided == ["shortcut"]
+    assert [g["name"] for g in manifest["gates"] if g["name"].startswith("shortcut/")] == ["shortcut/redundancy"]
+    assert manifest["difficulty"] == {}

@@ -243,14 +243,11 @@ class _Builder:
             (before / name).rename(self.folder / name)
 
     def _open_pool(self, jobs: int) -> AbstractContextManager[Pool | None]:
-        tokenizer = self._settings.tokenizer
+        reads = [store.folder / "manifest.json" for store in self._stores]
         return self._engine.open_pool(
             useful=jobs,
             writes=[self._staging],
-            reads=[
-                *(store.folder / "manifest.json" for store in self._stores),
-                *([Path(tokenizer)] if tokenizer else []),
-            ],
+            reads=[*reads, Path(self._settings.tokenizer)] if self._settings.tokenizer else reads,
             small=not any(":" in name for name in self._settings.recipes),
             helps=True,
         )
@@ -313,7 +310,6 @@ class _Builder:
         return built
 
     def _run(self, pool: Pool | None, doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[Any]:
-        """The result of each job, in their order."""
         self._progress(doing, 0, len(jobs))
         results = run_in_order(pool, (Job(function, (job,), 1) for job in jobs), jobs_at_once(pool))
         for done, result in enumerate(results, start=1):

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
-
 import msgspec
 
 from foretrace.actions.taxonomy import ActionType
+from foretrace.core.predictions import CallValue, Target
 from foretrace.core.trace import Message, ToolSpec
 from foretrace.dataset.settings import TargetFormat
 from foretrace.encodings.json_arguments import encode_json, try_decode
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
-_encoder = msgspec.json.Encoder(order="sorted")
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _MARKED = re.compile(r'\{\s*\\*"action\\*"\s*:\s*\\*"(?:' + "|".join(ActionType) + r')\\*"|\[Next Action Prediction\]')
 """The beginning of a target, with any JSON spacing, also inside a JSON string; and a marker of older such datasets."""
 
@@ -37,17 +36,11 @@ def make_target_text(message: Message, action: ActionType, form: TargetFormat) -
     """
     if form == "message":
         return make_message_text(message)
-    head = f'{{"action":"{action}"'
     if form == "type":
-        return head + "}"
-    if not message.tool_calls:
-        return head + ',"tool":null,"arguments":{}}'
-    first, *rest = ((_encode_json(c.name), _make_canonical(c.arguments)) for c in message.tool_calls)
-    text = f'{head},"tool":{first[0]},"arguments":{first[1]}'
-    if rest:
-        more = ",".join(f'{{"tool":{name},"arguments":{arguments}}}' for name, arguments in rest)
-        text += f',"more":[{more}]'
-    return text + "}"
+        return f'{{"action":"{action}"}}'
+    calls = [CallValue(call.name, msgspec.json.decode(call.arguments)) for call in message.tool_calls]
+    first, *more = calls or [CallValue(None, {})]
+    return _encode(Target(action, first.tool, first.arguments, more)).decode()
 
 
 def make_message_text(message: Message) -> str:
@@ -55,14 +48,6 @@ def make_message_text(message: Message) -> str:
     text = message.prefix + message.content
     calls = [TOOL_CALL_JSON.render(c) for c in message.tool_calls if c.span is None and c.error is None]
     return "\n".join([text, *calls] if text else calls) if calls else text
-
-
-def _encode_json(value: Any) -> str:
-    return _encoder.encode(value).decode()
-
-
-def _make_canonical(arguments: str) -> str:
-    return _encode_json(msgspec.json.decode(arguments))
 
 
 _TOOL_TAG = re.compile(r"<(?=/?tool_(?:call|response))", re.IGNORECASE)
@@ -75,8 +60,7 @@ def encode_tool(tool: ToolSpec) -> str:
     A tag of a call or result in a description is written with a JSON escape: it decodes to the same text, but is not a
     tag.
     """
-    parameters = _squeeze(tool.parameters)
-    held = f',"parameters":{parameters}' if parameters else ""
+    held = f',"parameters":{_squeeze(tool.parameters)}' if tool.parameters.strip() else ""
     text = f'{{"name":{encode_json(tool.name)},"description":{encode_json(tool.description)}{held}}}'
     return _TOOL_TAG.sub(r"\\u003c", text)
 
@@ -95,9 +79,7 @@ def _list_names(tool: ToolSpec) -> tuple[str, ...]:
 
 def _squeeze(parameters: str) -> str:
     """JSON text without white space between its parts. A text that is not JSON becomes a JSON string."""
-    if try_decode(parameters) is None:
-        return encode_json(parameters) if parameters.strip() else ""
-    return msgspec.json.format(parameters, indent=-1)
+    return encode_json(parameters) if try_decode(parameters) is None else msgspec.json.format(parameters, indent=-1)
 
 
 RESULT_START = "<tool_response>\n"

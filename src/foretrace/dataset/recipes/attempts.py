@@ -33,11 +33,10 @@ class Target:
     index: int
     label: StepLabel
     text: str
-    """The target text."""
+    """What a proposer should answer."""
 
     @property
     def message(self) -> Message:
-        """The assistant message."""
         return self.attempt.trace.messages[self.index]
 
     @property
@@ -47,17 +46,14 @@ class Target:
 
     @property
     def action_key(self) -> ActionKey:
-        """Identifies what was done, regardless of how it is written."""
         return self.attempt.find_action_key(self.index)
 
     @property
     def prompt(self) -> list[ChatText]:
-        """The prompt of the step."""
         return self.attempt.prompts.render(self.index)
 
     @property
     def prompt_digest(self) -> bytes:
-        """The digest of the prompt."""
         return self.attempt.prompts.find_digest(self.index)
 
 
@@ -74,7 +70,6 @@ ActionKey = tuple[tuple[str, ...], ...]
 
 
 def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
-    """Whether steps of an attempt of this outcome are targets."""
     return {"success": success is True, "not_failed": success is not False, "all": True}[outcomes]
 
 
