@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from huggingface_hub import DatasetCard
 
-from dataset.little import CONFIGS, corpus, files
-from foretrace.api.datasets import build
+from dataset.little import CONFIGS, build, corpus, files
 from foretrace.core.files import compute_sha256
-from foretrace.core.store import write_traces
 from foretrace.dataset.card import make_card, make_evaluation
 from foretrace.dataset.recipes.base import load_configs
 
@@ -31,20 +30,16 @@ def manifest(sample_dataset: Path) -> dict[str, Any]:
     return json.loads((sample_dataset / "manifest.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def front(text: str) -> dict[str, Any]:
-    """The YAML that the Hub reads."""
-    _, matter, _ = text.split("---\n", 2)
-    return yaml.safe_load(matter)
-
-
 def named(license: str | list[str]) -> list[str]:
     """The Hub takes one license or a list."""
     return [license] if isinstance(license, str) else license
 
 
-def test_front_matter_lists_the_configs_and_their_files(front: dict[str, Any], sample_dataset: Path) -> None:
+def test_front_matter_lists_the_configs_and_their_files(text: str, sample_dataset: Path) -> None:
     """Exactly one default; each pattern matches the files of its split and no others."""
+    front: Any = DatasetCard(text).data.to_dict()
+    assert "other" in front["license"]  # some samples name none that the Hub knows
+    assert front["size_categories"] in (["n<1K"], ["1K<n<10K"]) and "foretrace" in front["tags"]
     assert [c["config_name"] for c in front["configs"]] == list(CONFIGS)
     assert [c["config_name"] for c in front["configs"] if c.get("default")] == ["proposer"]
     for config in front["configs"]:
@@ -80,18 +75,8 @@ def test_the_card_says_how_to_score_a_model(text: str, manifest: dict[str, Any])
     assert "## Scoring" not in make_card(manifest, [load_configs()["proposer"]])
 
 
-def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:
-    from huggingface_hub import DatasetCard
-
-    data = DatasetCard(text).data
-    assert "other" in named(data.license)  # some samples name none that the Hub knows
-    assert front["size_categories"] in (["n<1K"], ["1K<n<10K"])
-    assert "foretrace" in front["tags"]
-
-
 def test_one_known_license_is_named_and_others_are_told(tmp_path: Path, text: str, manifest: dict[str, Any]) -> None:
-    write_traces(corpus(2), tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d")
+    build(tmp_path, *corpus(2))
     own = (tmp_path / "d" / "README.md").read_text().split("---\n")[1]
     assert named(yaml.safe_load(own)["license"]) == ["mit"]
     for license, count in manifest["licenses"].items():

@@ -19,7 +19,7 @@ TEXTS = ["submit", "pytest", "ls", "cat a.py", "edit"]
 
 
 def look(text: str, rank: int, confidence: float | None) -> Appearance:
-    return Appearance(rank=rank, confidence=confidence, text=text, form=text.split()[0])
+    return Appearance(rank, confidence, text, text.split()[0])
 
 
 def plant(count: int = 3000) -> list[MistakeCandidate]:
@@ -32,18 +32,10 @@ def plant(count: int = 3000) -> list[MistakeCandidate]:
         second = look(two, rng.choice([2, 3]), rng.choice([0.05, 0.2]))
         right_is_first = rng.random() < (0.2 if one == "submit" else 0.9 if first.confidence == 0.9 else 0.6)
         right, wrong = (first, second) if right_is_first else (second, first)
-        found.append(
-            MistakeCandidate(
-                place=f"{rng.random():.12f}",
-                key=f"trace-{number // 12}",
-                step=number,
-                split=("train", "validation")[number // 12 % 5 == 0],
-                group=f"g{number // 50}",
-                prompt=number.to_bytes(8, "big"),
-                right=right,
-                wrong=wrong,
-            )
-        )
+        split = ("train", "validation")[number // 12 % 5 == 0]
+        prompt, place = number.to_bytes(8, "big"), f"{rng.random():.12f}"
+        key, group = f"trace-{number // 12}", f"g{number // 50}"
+        found.append(MistakeCandidate(place, key, number, split, group, prompt, right, wrong))
     return found
 
 
@@ -90,11 +82,7 @@ def test_prompts_that_another_split_keeps_give_none() -> None:
 
 def test_a_common_text_needs_a_twin_of_the_same_text() -> None:
     def candidate(number: int, right: str, wrong: str, first: str) -> MistakeCandidate:
-        ranks = (1, 2) if first == right else (2, 1)
-        answers = [
-            Appearance(rank=rank, confidence=None, text=text, form="read bash cat 9")
-            for text, rank in zip((right, wrong), ranks, strict=True)
-        ]
+        answers = [Appearance(1 if text == first else 2, None, text, "read bash cat 9") for text in (right, wrong)]
         return MistakeCandidate(str(number), f"k{number}", 0, "train", f"g{number}", b"", *answers)
 
     rare = [candidate(0, "cat a", "cat b", "cat a"), candidate(1, "cat c", "cat d", "cat d")]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import ActionType
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
@@ -56,12 +57,7 @@ def texts(longest: int = 6000) -> st.SearchStrategy[str]:
     )
 
 
-turns = st.one_of(
-    st.builds(says, texts()),
-    st.builds(lambda t: runs(t), texts(600)),
-    st.builds(seen, texts()),
-    st.builds(user, texts()),
-)
+turns = st.one_of(*(st.builds(make, texts()) for make in (says, seen, user)), texts(600).map(runs))
 
 
 @st.composite
@@ -217,11 +213,8 @@ def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
     assert steps == [3, 4, 7], "what is hidden from a prompt is no target with a prompt of its own"
 
 
-pieces = st.lists(
-    st.sampled_from(
-        ["<", "\\", "/", "tool_response", "tool_call", "Tool_Call", ">", "\n", "x", "<tool_call>", "</tool_response>"]
-    )
-).map("".join)
+PIECES = ["<", "\\", "/", "tool_response", "tool_call", "Tool_Call", ">", "\n", "x", "<tool_call>", "</tool_response>"]
+pieces = st.lists(st.sampled_from(PIECES)).map("".join)
 TAG = re.compile(r"</?tool_(?:call|response)", re.IGNORECASE)
 
 
@@ -251,9 +244,7 @@ def test_own_system_text_and_tools_stand_under_headings() -> None:
     one = trace("k", system("First."), system("Second."), user("x"), says("y"), tools=tools)
     head = prompts(one).render(3)[0].content
     own = f"{OWN_HEADING}First.\n\nSecond."
-    listed = (
-        '{"name":"grab","description":"Grabs.","parameters":{"type":"object","properties":{"what":{"type":"string"}}}}'
-    )
+    listed = f'{{"name":"grab","description":"Grabs.","parameters":{schema.replace(" ", "")}}}'
     assert head == f"{make_instruction('call')}{own}{TOOLS_HEADING}{listed}"
     named = trace("k", system("Use grab."), user("x"), says("y"), tools=tools)
     assert prompts(named).render(2)[0].content.endswith(listed)
@@ -265,9 +256,7 @@ def test_own_system_text_and_tools_stand_under_headings() -> None:
 def test_many_tools_are_cut_with_a_mark_and_none_is_lost_for_another() -> None:
     """Short ones stay whole, and what is cut of long ones is counted; the system text keeps its half."""
     long = json.dumps({"type": "object", "properties": {f"argument_{n}": {"type": "string"} for n in range(400)}})
-    tools = tuple(
-        ToolSpec(name=f"tool_{n}", description="Does it.", parameters=long if n % 2 else "{}") for n in range(6)
-    )
+    tools = tuple(ToolSpec(name=f"tool_{n}", parameters=long if n % 2 else "{}") for n in range(6))
     one = trace("k", system("Be good. " * 400), user("x"), says("y"), tools=tools)
     made = prompts(one, most=8192)
     head = made.render(2)[0].content
@@ -330,12 +319,10 @@ def test_a_build_counts_by_the_tokenizer_and_refuses_too_little_room(tokenizer: 
 
 def test_targets_are_canonical_json_of_action_tool_and_arguments() -> None:
     """Sorted keys, no spaces, further calls behind `more`; a message without a call has tool null."""
-    from foretrace.actions.taxonomy import ActionType
-
     one = calls("edit", '{"b": [1, {"z": 1, "a": "é"}], "a": 1.0}')
     text = make_target_text(one, ActionType.FILE_WRITE, "call")
     assert text == '{"action":"file_write","tool":"edit","arguments":{"a":1.0,"b":[1,{"a":"é","z":1}]}}'
-    two = Message(role="assistant", author="model", tool_calls=(*runs("ls").tool_calls, *one.tool_calls))
+    two = says("", tool_calls=(*runs("ls").tool_calls, *one.tool_calls))
     more = json.loads(make_target_text(two, ActionType.FILE_READ, "call"))["more"]
     assert more == [{"tool": "edit", "arguments": {"a": 1.0, "b": [1, {"a": "é", "z": 1}]}}]
     assert make_target_text(says("x"), ActionType.BLOCKED, "type") == '{"action":"BLOCKED"}'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
+from foretrace.core.files import compute_sha256
 from foretrace.dataset.push import NAME, find_repositories, find_unpushed_configs, push
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
@@ -32,16 +32,11 @@ REPOSITORIES = find_repositories()
 def table(config: str, split: str, rows: int) -> pa.Table:
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
     prompt = [[{"role": "user", "content": f"{config} {split} {i} \u00e9"}] for i in range(rows)]
-    return pa.table(
-        {
-            "id": pa.array([f"{config}-{split}-{i}" for i in range(rows)]),
-            "prompt": pa.array(prompt, pa.list_(message)),
-            "logprobs": pa.array([[0.1 * i, -1.5] for i in range(rows)], pa.list_(pa.float64())),
-        }
-    )
+    ids = [f"{config}-{split}-{i}" for i in range(rows)]
+    return pa.table({"id": ids, "prompt": pa.array(prompt, pa.list_(message))})
 
 
-def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, extra: int = 0) -> Path:
+def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None) -> Path:
     """A dataset folder as `foretrace build` leaves it."""
     configs = configs or {config: SPLITS for held in REPOSITORIES.values() for config in held}
     listed: dict[str, Any] = {}
@@ -49,10 +44,10 @@ def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, ex
         (folder / config).mkdir(parents=True)
         for split in splits:
             path = f"{config}/{split}-00000-of-00001.parquet"
-            rows = {"train": 5, "validation": 2, "test": 3}[split] + extra
+            rows = {"train": 5, "validation": 2, "test": 3}[split]
             pq.write_table(table(config, split, rows), folder / path)
-            digest = hashlib.sha256((folder / path).read_bytes()).hexdigest()
-            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": {path: digest}}
+            sha256 = {path: compute_sha256(folder / path)}
+            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": sha256}
     manifest = {
         "schema_version": 1,
         "counts": {"traces": 7, "assistant_messages": 40},
@@ -134,14 +129,6 @@ def refused(dataset: Path, org: str | None = None, *, kind: type[Exception] = Pu
 def on_disk(folder: Path, configs: Iterable[str]) -> dict[str, bytes]:
     paths = [path for config in configs for path in (folder / config).rglob("*.parquet")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
-def run_python(code: str, env: dict[str, str], *args: str) -> subprocess.Popen[str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS"))}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *args], env={**kept, **env}, stdout=pipe, stderr=pipe, text=True
-    )
 
 
 def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dataset: Path) -> None:
@@ -319,16 +306,11 @@ def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: P
     assert not any(hub.files(name) for name in hub.repos) and not hub.log("PUT")
 
 
-PUSH = """
-import sys
-from pathlib import Path
-from foretrace.dataset.push import push
-push(Path(sys.argv[1]), org="acme")
-"""
-
-
 def test_killed_half_way_shows_nothing_and_the_next_push_finishes(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS"))}
     env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+    code = "import sys, foretrace; foretrace.push(sys.argv[1], org='acme')"
+    command, pipe = [sys.executable, "-c", code, str(dataset)], subprocess.PIPE
     arrived, go_on, puts = threading.Event(), threading.Event(), iter(range(100))
 
     def stall() -> None:
@@ -338,7 +320,7 @@ def test_killed_half_way_shows_nothing_and_the_next_push_finishes(hub: FakeHub, 
             go_on.wait(20)
 
     hub.fault("PUT", "lfs-store", times=99, act=stall)
-    process = run_python(PUSH, env, str(dataset))
+    process = subprocess.Popen(command, env=kept | env, stdout=pipe, stderr=pipe, text=True)
     assert arrived.wait(20)
     process.kill()
     out, err = process.communicate()
@@ -422,15 +404,14 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
 
 
-@pytest.mark.parametrize(
-    "held",
-    [
-        {"api_key": "9f8a7c6b5d4e3f2a1b0c9d8e7f6a5b4c"},
-        {"x": "AKIAIOSFODNN7EXAMPLX"},
-        {"ghp_" + "Zx9Kq2Lm8Vb4Nc7Tr1Wp6Ys3Hd5Jf0Ge2UaX": 1},
-    ],
-    ids=["beside its name", "a value", "a name"],
-)
+HELD: dict[str, dict[str, Any]] = {
+    "beside its name": {"api_key": "9f8a7c6b5d4e3f2a1b0c9d8e7f6a5b4c"},
+    "a value": {"x": "AKIAIOSFODNN7EXAMPLX"},
+    "a name": {"ghp_" + "Zx9Kq2Lm8Vb4Nc7Tr1Wp6Ys3Hd5Jf0Ge2UaX": 1},
+}
+
+
+@pytest.mark.parametrize("held", HELD.values(), ids=[*HELD])
 def test_secrets_in_arguments_are_found(hub: FakeHub, tmp_path: Path, held: dict[str, Any]) -> None:
     """Arguments are JSON: names are searched, and values beside their names."""
     folder = build(tmp_path / "d", configs={"trajectories": ("train",)})
@@ -439,11 +420,8 @@ def test_secrets_in_arguments_are_found(hub: FakeHub, tmp_path: Path, held: dict
     texts = [[json.dumps({"role": "assistant", "content": "", "tool_calls": [call]})]] * 5
     messages = pa.array(texts, pa.list_(pa.string())).cast(pa.list_(pa.json_()))
     pq.write_table(pa.table({"key": [f"k{n}" for n in range(5)], "step": range(5), "messages": messages}), path)
-    listed = {
-        "rows": 5,
-        "sha256": {"trajectories/" + path.name: hashlib.sha256(path.read_bytes()).hexdigest()},
-    }
-    edit(folder, configs={"trajectories": {"train": listed}})
+    sha256 = {f"trajectories/{path.name}": compute_sha256(path)}
+    edit(folder, configs={"trajectories": {"train": {"rows": 5, "sha256": sha256}}})
     assert "secrets" in refused(folder, "acme")
     assert not hub.requests
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset.little import corpus
+from dataset.little import corpus, rows
 from foretrace.api.datasets import load
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import BuildError
@@ -21,8 +21,6 @@ from foretrace.dataset import plan, shard_job
 from foretrace.dataset.build import build
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
 from foretrace.dataset.filters.copies import CopyFilter
-from foretrace.dataset.parquet import read_rows
-from foretrace.dataset.recipes.base import load_configs
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.trace_filters import merge_groups
 
@@ -73,18 +71,17 @@ def use(monkeypatch: pytest.MonkeyPatch, *filters: TraceFilter) -> None:
 def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the merged group has the empty name."""
     traces = corpus(24)
-    unnamed = [msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group="")) for trace in traces]
-    traces = [*unnamed[:3], *traces[3:]]
+    for n, one in enumerate(traces[:3]):
+        traces[n] = msgspec.structs.replace(one, task=msgspec.structs.replace(one.task, group=""))
     write_traces(traces, tmp_path / "t")
     use(monkeypatch, Chosen())
     manifest = build([tmp_path / "t"], tmp_path / "d", SETTINGS).manifest
     gone = {trace.key for trace in traces if is_chosen(trace)}
     assert gone and len(gone) < len(traces)
-    config = load_configs()["trajectories"]
-    rows = [row for file in (tmp_path / "d/trajectories").iterdir() for row in read_rows(file, config)]
-    assert {row["key"] for row in rows} == {trace.key for trace in traces} - gone
+    built = list(rows(tmp_path / "d", "trajectories"))
+    assert {row["key"] for row in built} == {trace.key for trace in traces} - gone
     before = sorted({trace.task.group for trace in traces if trace.key not in gone})
-    assert before[0] == "" and {row["group"] for row in rows} == {*before} - {*before[1:3]}
+    assert before[0] == "" and {row["group"] for row in built} == {*before} - {*before[1:3]}
     found = manifest["filters"]["chosen"]
     assert (found["traces"], found["left_out"], found["groups"]) == (len(traces), len(gone), len(before))
     assert sum(n for reasons in found["by_source"].values() for n in reasons.values()) == len(gone)
@@ -93,19 +90,14 @@ def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeyp
     assert json.loads((tmp_path / "d/manifest.json").read_text())["filters"] == manifest["filters"]
     for split in ("train", "validation", "test"):
         streamed = load(tmp_path / "t", "trajectories", split, outcomes="all", shares=SETTINGS.split)
-        built = [
-            r["key"] for f in sorted((tmp_path / "d/trajectories").glob(f"{split}-*")) for r in read_rows(f, config)
-        ]
-        assert [row["key"] for row in streamed] == built
+        assert [row["key"] for row in streamed] == [row["key"] for row in built if row["split"] == split]
 
 
 def test_each_filter_sees_what_those_before_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_traces(corpus(12), tmp_path / "t")
     use(monkeypatch, Chosen(), NoneAtAll())
-    with pytest.raises(
-        BuildError,
-        match=r"all 36 traces are left out by .*: chosen \(whole traces\) 7, none \(whole traces\) 29",
-    ):
+    why = r"all 36 traces are left out by .*: chosen \(whole traces\) 7, none \(whole traces\) 29"
+    with pytest.raises(BuildError, match=why):
         build([tmp_path / "t"], tmp_path / "d", SETTINGS)
     assert not (tmp_path / "d").exists()
 

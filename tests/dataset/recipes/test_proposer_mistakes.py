@@ -15,20 +15,9 @@ from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, select_tar
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.settings import BuildSettings
 
-ONE = trace(
-    "one",
-    system("You are an agent."),
-    user("Fix a.py."),
-    runs("cat a.py"),
-    seen("x = 1"),
-    runs("cat b.py"),
-    seen("y = 1"),
-    runs("sed -i s/1/2/ a.py"),
-    seen(""),
-    runs("cat c.py"),
-    seen("z = 1"),
-    says("Done."),
-)
+COMMANDS = {"cat a.py": "x = 1", "cat b.py": "y = 1", "sed -i s/1/2/ a.py": "", "cat c.py": "z = 1"}
+STEPS = [message for command, result in COMMANDS.items() for message in (runs(command), seen(result))]
+ONE = trace("one", system("You are an agent."), user("Fix a.py."), *STEPS, says("Done."))
 """The agent reads twice at steps 2 and 4, writes at 6, reads again at 8, and says that it is done at 10."""
 
 
@@ -40,8 +29,7 @@ def guess(rank: int, command: str | None, action: str = "file_read", arguments: 
 
 def search(step: int, *guesses: Prediction, traces: tuple[Trace, ...] = (ONE,)) -> MistakeSearch:
     settings = BuildSettings(outcomes="not_failed")
-    counter = make_token_counter(None)
-    attempts = [Attempt(each, settings, counter, InferredTools(), None) for each in traces]
+    attempts = [Attempt(each, settings, make_token_counter(None), InferredTools(), None) for each in traces]
     select_targets(attempts)
     found = MistakeSearch()
     found.search(TaskAttempts(attempts, "train", settings, found.drops), {"one": {step: guesses}})
@@ -90,9 +78,8 @@ def test_what_is_no_fair_wrong_answer(step: int, wrong: Prediction, why: str | N
 def test_a_part_of_several_calls_is_not_wrong() -> None:
     both = ONE.messages[2].tool_calls + ONE.messages[4].tool_calls
     together = trace("one", *ONE.messages[:2], says("", tool_calls=both), seen("x = 1"), seen("y = 1"), says("Done."))
-    whole = Prediction(
-        key="one", step=2, rank=1, action="file_read", calls=tuple(PredictedCall(c.name, c.arguments) for c in both)
-    )
+    calls = tuple(PredictedCall(call.name, call.arguments) for call in both)
+    whole = Prediction(key="one", step=2, rank=1, action="file_read", calls=calls)
     found = search(2, whole, guess(2, "cat b.py"), traces=(together,))
     assert (found.candidates, +found.drops) == ([], Counter(proposer_partly_right=1))
 
