@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+
 import msgspec
 
 from foretrace.actions.taxonomy import ActionType
