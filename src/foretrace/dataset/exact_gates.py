@@ -7,6 +7,7 @@ it takes rendering it again, which is done for the tasks that `is_rechecked` dra
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -187,12 +188,12 @@ def make_exact_gates(
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.digests[split] for check in checks]) for split in SPLITS}
-    shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
+    shared = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
     by_config = zip(*(check.checks for check in checks), strict=True)
     return [
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
-        _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
+        _make_disjoint_gate("prompts_disjoint", prompts, shared),
         make_copies_gate(selection.kept_together, keys),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
@@ -200,7 +201,7 @@ def make_exact_gates(
     ]
 
 
-_TWO_SPLITS = [("train", "validation"), ("train", "test"), ("validation", "test")]
+_TWO_SPLITS = [*itertools.combinations(SPLITS, 2)]
 
 
 def _make_disjoint_gate(name: str, splits: Mapping[str, Collection[object]], shared: list[str]) -> Gate:

@@ -12,7 +12,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,7 +62,9 @@ class RowWindow:
         values = dict(row.values)
         for name, kind in self._config.columns.items():
             if kind == "messages":
-                self._measure(text for _, text in values[name])
+                new = {text for _, text in values[name]} - self._texts
+                self._texts |= new
+                self._size += sum(map(len, new))
             elif kind == "json_list":
                 values[name] = [_encode_json(value) for value in values[name]]
                 self._size += sum(map(len, values[name]))  # each row has its own copy
@@ -74,12 +76,6 @@ class RowWindow:
         values = [values for _, values in self._rows]
         self._rows, self._texts, self._size = [], set(), 0
         return values
-
-    def _measure(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            if text not in self._texts:
-                self._texts.add(text)
-                self._size += len(text)
 
 
 def _encode_json(value: Any) -> str:
