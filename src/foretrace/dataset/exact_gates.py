@@ -258,7 +258,6 @@ UNREAD_REMEDY: Parts = (
 
 
 def make_unread_gate(counts: BuildCounts, *, is_allowed: bool) -> Gate:
-    """The verdict over all shard jobs."""
     unread = counts.unread.total()
     failed = unread > MAX_UNREAD_SHARE * counts.steps and not is_allowed
     sources = ", ".join(f"{source} {count}" for source, count in sorted(counts.unread.items()))

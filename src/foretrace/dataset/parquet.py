@@ -260,7 +260,6 @@ def _make_group(table: Any, config: Config) -> RowGroup:
 
 
 def read_rows(path: Path, config: Config) -> Iterator[dict[str, Any]]:
-    """Read such a file row by row."""
     for group in read_groups(path, config):
         for values in zip(*map(group.read, config.columns), strict=True):
             yield dict(zip(config.columns, values, strict=True))
@@ -278,8 +277,6 @@ def read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
 
 
 class SelectionResult(msgspec.Struct, frozen=True):
-    """The result of `write_selected`."""
-
     rows: int
     prompts: Digests
     """Digests of the rows' prompts."""

@@ -117,10 +117,8 @@ def find_side(message: Message) -> str:
 
 
 def make_omission_mark(count: int) -> str:
-    """A mark with the number of missing messages."""
     return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
 
 
 def make_cut_mark(count: int) -> str:
-    """A mark with the number of missing characters."""
     return f"\n[{count} characters left out]\n"

@@ -122,14 +122,11 @@ TOOLS_HEADING = "\n\n# The agent's tools\n\n"
 
 
 class TokenCounter(msgspec.Struct, frozen=True):
-    """Counts the tokens of texts."""
-
     method: str
     """What it counts, for the manifest."""
     count: Callable[[str], int]
 
     def count_message(self, text: str) -> int:
-        """Tokens of a message with this text."""
         return self.count(text) + _PER_MESSAGE
 
 
@@ -178,8 +175,6 @@ _Given = tuple[tuple[Message, ...], tuple[ToolSpec, ...]]
 
 
 class _Head(NamedTuple):
-    """The part that all prompts of a trace begin with."""
-
     system: ChatText
     task: list[str]
     cost: int
@@ -299,7 +294,6 @@ class Prompts:
         return self._rendered[index]
 
     def find_digest(self, index: int) -> bytes:
-        """The digest of the prompt at `index`."""
         if index not in self._digests:
             self._digests[index] = digest_prompt(self.render(index))
         return self._digests[index]

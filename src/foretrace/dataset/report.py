@@ -30,8 +30,6 @@ _SHOWN_CHARS = 100
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file of rows."""
-
     job: int
     """Number of the job that wrote it."""
     config: str
@@ -42,8 +40,6 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Origin(NamedTuple):
-    """Where a trace comes from."""
-
     source: str
     license: str
     revision: str
@@ -53,8 +49,6 @@ class Origin(NamedTuple):
 
 
 class BuildCounts(msgspec.Struct, kw_only=True):
-    """The counts of one shard job, or of all of them."""
-
     outcomes: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Attempts by outcome."""
     origins: Counter[Origin] = msgspec.field(default_factory=Counter[Origin])
@@ -87,7 +81,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Pairs by family and strength."""
 
     def add(self, other: BuildCounts) -> None:
-        """Add the counts of a further job."""
         for name in self.__struct_fields__:
             own, more = getattr(self, name), getattr(other, name)
             if isinstance(own, Counter):
@@ -99,7 +92,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
                 setattr(self, name, own + more)
 
     def count_trace(self, trace: Trace) -> None:
-        """Count a trace that is used."""
         origin, redacted = trace.provenance, read_redactions(trace)
         self.outcomes[OUTCOME_NAMES[trace.outcome.success]] += 1
         self.origins[
@@ -116,7 +108,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
                 self.unread_rows[f"{trace.key} {index} {text!r}"] += 1
 
     def count_families(self) -> Counter[str]:
-        """Pairs by family."""
         families = Counter[str]()
         for (family, _), pairs in self.strengths.items():
             families[family] += pairs

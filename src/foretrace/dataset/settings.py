@@ -100,7 +100,6 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")
 
     def read_corrections(self) -> Corrections | None:
-        """The corrections, if there are any."""
         return None if self.corrections is None else read_corrections(Path(self.corrections))
 
     def _check_filters(self) -> None:

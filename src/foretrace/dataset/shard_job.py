@@ -43,8 +43,6 @@ _decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
 class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of one job."""
-
     number: int
     count: int
     """Number of jobs of the build."""
@@ -90,7 +88,6 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Findings in the guesses of a proposer."""
 
     def add(self, other: ShardResult) -> None:
-        """Add the result of another job, in any order."""
         self.files += other.files
         self.counts.add(other.counts)
         for split, digests in other.prompts.items():

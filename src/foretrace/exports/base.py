@@ -122,7 +122,6 @@ def split_losses(trace: Trace, carried: frozenset[str]) -> tuple[FieldCounts, Fi
 
 
 def drop_numbers(message: Message) -> Message:
-    """The message without its token ids and logprobs."""
     if message.sampled is None:
         return message
     bare = msgspec.structs.replace(message.sampled, token_ids=(), logprobs=(), prompt_token_ids=None)

@@ -32,8 +32,6 @@ MAX_DEPTH = 8
 
 
 class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `export`."""
-
     out: str
     format: str = ""
     """Its name."""

@@ -20,8 +20,6 @@ from foretrace.core.trace import Trace
 
 
 class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """The data for decisions about one trace."""
-
     key: str
     id: str
     task: str
@@ -38,8 +36,6 @@ class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, kw_only=True):
-    """The decision of one filter."""
-
     left_out: dict[str, str] = {}
     """The reason, by key of a trace that is left out."""
     merged_groups: list[tuple[str, ...]] = []
@@ -92,7 +88,6 @@ class ExaminedTraces(Sequence[ExaminedTrace]):
         return _decode(self._table.execute("SELECT data FROM traces WHERE rowid = ?", row).fetchone()[0])
 
     def choose(self, places: Iterable[int]) -> ExaminedTraces:
-        """The traces at these places, which ascend."""
         return ExaminedTraces(self._table, array("q", (self._rows[place] for place in places)))
 
 
@@ -116,7 +111,6 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
 
 
 def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
-    """Number of tasks that the traces attempt."""
     digests = b"".join(bytes.fromhex(digest(trace.task)) for trace in traces)
     return len(np.unique(np.frombuffer(digests, dtype="<u8")))
 

@@ -27,8 +27,6 @@ _MAX_SPAN = 160
 
 
 class FoundHit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A hit as reported by a worker."""
-
     hit: BenchmarkHit
     place: Place
     message: int | None = None

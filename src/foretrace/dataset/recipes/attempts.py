@@ -150,7 +150,6 @@ class Attempt:
         return self._repeats[index]
 
     def count_shared_messages(self, other: Attempt) -> int:
-        """Number of first messages that two attempts share."""
         pairs = zip(self.trace.messages, other.trace.messages, strict=False)
         same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
         return sum(1 for _ in takewhile(bool, same))

@@ -38,7 +38,6 @@ class AcceptedActions:
                     self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
     def find_at(self, target: Target) -> Sequence[Target]:
-        """What successful attempts did at the prompt of `target`."""
         return self._by_prompt.get(target.prompt_digest, ()) if self._by_prompt else ()
 
     def accepts(self, at: Target, wrong: Target) -> bool:
@@ -198,14 +197,12 @@ class Quota:
         return self._rows[key] + 2 > self._pairs
 
     def has_room(self, *steps: tuple[str, int]) -> bool:
-        """Whether there is room for all of these steps."""
         if not self._used.isdisjoint(steps) or len({*steps}) < len(steps):
             return False
         keys = [key for key, _ in steps]
         return all(self._rows[key] + keys.count(key) <= self._pairs for key in keys)
 
     def take(self, *steps: tuple[str, int]) -> None:
-        """Count these steps."""
         self._rows.update(key for key, _ in steps)
         self._used.update(steps)
 

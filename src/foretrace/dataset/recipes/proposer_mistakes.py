@@ -75,7 +75,6 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
                     self.candidates += _find_mistakes_at(target, guesses[target.index], task, accepted, done)
 
     def add(self, other: MistakeSearch) -> None:
-        """Add the findings of another job."""
         self.candidates += other.candidates
         self.steps += other.steps
         self.drops.update(other.drops)

@@ -42,7 +42,6 @@ class Trajectories:
     configs = (CONFIG,)
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
-        """One row each, in key order."""
         for attempt in task.attempts:
             form = choose_form(attempt.trace)
             if not attempt.wanted:

@@ -105,7 +105,6 @@ class RepeatsCheck(RowCheck):
             self.points[family, (1 + sign) / 2] += 1
 
     def finish(self) -> None:
-        """Drop the completions."""
         self._rejected.clear()
 
     @classmethod
@@ -200,8 +199,6 @@ class Verifier:
 
 
 class _WrongAnswer(NamedTuple):
-    """The rejected answer of a pair."""
-
     text: str
     action: str | None
     outcome: Outcome
