@@ -151,7 +151,6 @@ class _Builder:
         self._selected = [name for name, config in self._configs.items() if config.selector is not None]
         """The configs whose rows are chosen in the end."""
         self.folder = self._make_folder()
-        """The dataset being built."""
 
     def _make_folder(self) -> Path:
         """A folder for the output of the jobs. The name is new, because a lost worker or one of a killed build may

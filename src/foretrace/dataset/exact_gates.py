@@ -46,25 +46,18 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Results of reading back the files of one shard job. Lists name rows as `config/split key step`."""
 
     groups: dict[str, set[str]] = {}
-    """By split."""
     keys: dict[str, set[str]] = {}
-    """Keys of traces by split."""
     digests: dict[str, Digests] = {}
-    """Digests of prompts by split."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Rows found, by config."""
     prompts: int = 0
-    """Rows with a prompt."""
     rechecked: int = 0
     """Those of them whose prompt was rendered again."""
     max_prompt_tokens: int = 0
-    """Tokens of the longest prompt."""
     prompt_tokens: dict[str, Counter[int]] = {}
     """Rows by length of the prompt (`count_lengths`), for each config whose rows are all kept."""
     changed: list[str] = []
     """Rows whose prompt depends on later messages, or differs from the trace."""
     with_target: list[str] = []
-    """Rows with target text in the prompt."""
     too_long: list[str] = []
     checks: list[RowCheck] = []
     """The checks of the configs, in the order of the configs."""
@@ -82,7 +75,6 @@ class _ShardChecker:
         self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._digests: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
-        """The rows whose prompts are rendered again."""
         self._counter = make_token_counter(job.settings.tokenizer)
         instruction = make_instruction(job.settings.target)
         self._count_tokens = functools.lru_cache(MAX_TEXTS)(self._counter.count_message)

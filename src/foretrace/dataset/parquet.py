@@ -279,7 +279,6 @@ def read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
 class SelectionResult(msgspec.Struct, frozen=True):
     rows: int
     prompts: Digests
-    """Digests of the rows' prompts."""
     prompt_tokens: Counter[int]
     """Rows by length of the prompt (`count_lengths`)."""
 

@@ -189,9 +189,7 @@ class _History:
         self.window = window
         self.messages: list[ChatText] = []
         self.cut: list[bool] = []
-        """Whether each message was cut."""
         self._joined: dict[tuple[int, int], ChatText] = {}
-        """Turns of several messages, by their start and end."""
 
     def add(self, message: ChatText, tokens: int, *, is_cut: bool) -> None:
         self.messages.append(message)

@@ -188,7 +188,6 @@ def find_unpushed_configs(dataset: Path) -> list[str]:
 class _Split(msgspec.Struct):
     rows: int
     sha256: dict[str, str]
-    """By file."""
 
 
 class _Gate(msgspec.Struct):

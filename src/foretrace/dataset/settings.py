@@ -17,7 +17,6 @@ SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
 OUTCOME_NAMES = {True: "success", False: "failed", None: "unknown"}
-"""Names of outcomes, by whether the attempt succeeded."""
 Dedup = Literal["keep-best"]
 Window = Literal["sliding", "blocks"]
 

@@ -49,14 +49,12 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     stores: tuple[str, ...]
     shards: tuple[int, ...]
     folder: str = ""
-    """Where to write the dataset's files."""
     benchmarks: str = ""
     """The file written by `write_benchmarks`."""
     labels: str = ""
     """The file with the labels of its traces, by id: written when the traces are examined, read when rows are built."""
     settings: BuildSettings
     splits: dict[str, str] = {}
-    """Split of each group."""
     selection: TraceSelection = msgspec.field(default_factory=TraceSelection)
     """What is left out, and which groups were merged."""
     corrections: Corrections | None = None
@@ -85,7 +83,6 @@ class ShardResult(msgspec.Struct, kw_only=True):
     )
     """Pairs for measuring the difficulty of a family, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
-    """Findings in the guesses of a proposer."""
 
     def add(self, other: ShardResult) -> None:
         self.files += other.files

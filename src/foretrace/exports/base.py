@@ -20,7 +20,6 @@ FieldCounts = Counter[str]
 """How many set fields were not carried over, keyed by owner and name as in `messages.logprobs`."""
 
 UNITS = ("traces", "messages", "results", "calls")
-"""The owners of fields."""
 
 _AUTHORS = {"system": "user", "user": "user", "assistant": "model", "tool": "environment"}
 _BOOKKEEPING = {"role", "author", "content", "tool_calls", "turn", "raw_index", "sampled"}

@@ -66,11 +66,8 @@ class _Spans:
         self._trace = trace
         self._trace_id = trace_id
         self.own = _make_id(trace.key, "agent", 8)
-        """Id of the agent's span."""
         self.runs: dict[str, str] = {}
-        """The span of each tool run, by call id."""
         self._new: list[dict[str, Any]] = []
-        """Messages since the last model call."""
         self._clock = (0, 0)
         """Start and end of the latest model call, ns; readers sort by them."""
         self.inside: list[dict[str, Any]] = []

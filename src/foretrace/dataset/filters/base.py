@@ -28,7 +28,6 @@ class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
     """`source:split`, as in the manifest."""
     success: bool | None
     n_steps: int
-    """Number of the agent's messages."""
     names_tools: bool
     """Whether its source lists the agent's tools."""
     findings: dict[str, Any] = {}

@@ -19,11 +19,9 @@ from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
 _MAX_NAMED = 50
-"""Most copies listed in the manifest."""
 _MAX_PER_TRACE = 100
 """Most hits kept per trace, ids and the largest shares first; the same words in the same place count once."""
 _MAX_SPAN = 160
-"""Most characters of a matched span that are shown."""
 
 
 class FoundHit(msgspec.Struct, frozen=True, omit_defaults=True):

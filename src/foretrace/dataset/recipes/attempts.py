@@ -107,7 +107,6 @@ class Attempt:
         self.labels = labels if corrections is None else corrections.apply(trace, labels)
         self.prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter, settings.window)
         self.has_inferred_tools = offered is not trace
-        """Whether the prompts show inferred tools."""
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()

@@ -275,7 +275,6 @@ def _is_redundant(first: Target, second: Target) -> bool:
 
 
 _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape, "type_swap": _find_other_types}
-"""Family -> the function that finds candidate steps for it."""
 
 
 def _make_mirrored_pair(

@@ -58,7 +58,6 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
 
     candidates: list[MistakeCandidate] = []
     steps: int = 0
-    """Steps with guesses."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Steps and guesses that give no candidate, by reason."""
 
