@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from hypothesis import Phase, given, settings
 
+from exports import any_traces
 from exports.any_traces import SAID
 from exports.reading import as_carried, export, read_back
 from exports.test_atif import started
@@ -79,3 +82,19 @@ def test_agents_below_share_the_trace_and_lie_below_the_call(tmp_path: Path) -> 
 def test_a_trace_without_a_model_call_has_no_span() -> None:
     silent: Trace = make(USER, Message(role="assistant", author="demo", content="So."))
     assert make_format("otlp").write(Family(silent)) == Drop("no_model_call")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exported")
+
+
+@settings(phases=[Phase.generate], max_examples=12)  # examples are large: shrinking them takes minutes
+@given(any_traces.traces())
+def test_a_trace_comes_back_as_it_was(folder: Path, trace: Trace) -> None:
+    data = export("otlp", Family(trace))
+    (back,) = map(as_carried, read_back("otlp", data, folder))
+    carried = as_carried(trace)
+    assert back.messages == carried.messages
+    assert msgspec.structs.replace(back, messages=()) == msgspec.structs.replace(carried, messages=())
+    assert export("otlp", Family(back)) == data, "an export of an export"

@@ -66,7 +66,7 @@ class RowWindow:
                 self._texts |= new
                 self._size += sum(map(len, new))
             elif kind == "json_list":
-                values[name] = [_encode_json(value) for value in values[name]]
+                values[name] = [msgspec.json.encode(value).decode() for value in values[name]]
                 self._size += sum(map(len, values[name]))  # each row has its own copy
         self._rows.append((find_rank(self._seed, row), values))
 
@@ -76,10 +76,6 @@ class RowWindow:
         values = [values for _, values in self._rows]
         self._rows, self._texts, self._size = [], set(), 0
         return values
-
-
-def _encode_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 class TableWriter:

@@ -55,11 +55,7 @@ class LicenseFilter:
         return Decision(left_out=left_out, figures={"allowed": sorted(self._allowed), "denied": sorted(self._denied)})
 
     def _is_allowed(self, name: str) -> bool:
-        if name in self._denied:
-            return False
-        if self._allowed:
-            return name in self._allowed
-        return name != UNKNOWN
+        return name not in self._denied and (name in self._allowed if self._allowed else name != UNKNOWN)
 
 
 class FlagFilter:
@@ -141,7 +137,6 @@ def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequen
             findings.setdefault(INTERNAL_ERROR, each.name)
     return ExaminedTrace(
         key=trace.key,
-        id=trace.id,
         task=trace.task.id,
         group=trace.task.group,
         source=name_source(trace),

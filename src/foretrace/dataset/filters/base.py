@@ -21,7 +21,6 @@ from foretrace.core.trace import Trace
 
 class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
     key: str
-    id: str
     task: str
     group: str
     source: str
@@ -102,7 +101,10 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
                     table.execute("INSERT INTO traces VALUES (?, ?)", (key, data))
                 except sqlite3.IntegrityError:
                     (known,) = table.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
-                    raise _make_twice_error(known, data) from None
+                    raise BuildError(
+                        f"{key} stands in two folders, as a trace of the task {_decode(known).task} and of "
+                        f"{_decode(data).task}: leave one of the folders out, or import its rows again"
+                    ) from None
             rows = table.execute("SELECT rowid FROM traces ORDER BY key")
             yield ExaminedTraces(table, array("q", (row for (row,) in rows)))
     except sqlite3.OperationalError as error:
@@ -112,11 +114,3 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
 def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
     digests = b"".join(bytes.fromhex(digest(trace.task)) for trace in traces)
     return len(np.unique(np.frombuffer(digests, dtype="<u8")))
-
-
-def _make_twice_error(*encoded: bytes) -> BuildError:
-    one, other = map(_decode, encoded)
-    return BuildError(
-        f"{one.key} stands in two folders, as a trace of the task {one.task} and of {other.task}: "
-        "leave one of the folders out, or import its rows again"
-    )

@@ -166,7 +166,7 @@ def find_mirrored_pairs(
                     break
                 if (first, second) in used or not quota.has_room(first.place, second.place):
                     continue
-                if family in REPEAT_BALANCED and not _is_repeat_rule_even(first, second):
+                if family in REPEAT_BALANCED and sum(map(find_repeat_rule_sign, (first, second), (second, first))):
                     continue
                 tries[place] += 1
                 pair = _make_mirrored_pair(family, first, second, accepted, of_types=task.settings.target == "type")
@@ -177,11 +177,6 @@ def find_mirrored_pairs(
                     quota.take(ready.first.place, ready.second.place)
                     used.add((ready.first, ready.second))
                     yield ready
-
-
-def _is_repeat_rule_even(first: Target, second: Target) -> bool:
-    """Whether the rule "reject what was already done" is as often right as wrong on the two rows."""
-    return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) == 0
 
 
 class Quota:
