@@ -19,27 +19,25 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import BuildError, UsageError
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
-from foretrace.dataset.prompt_texts import (
+from foretrace.dataset.prompts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
     JOIN,
-    escape_tags,
-    find_side,
-    frame_text,
-    has_target,
-    make_cut_mark,
-    make_message_text,
-    make_omission_mark,
-    make_shown_text,
-    make_target_text,
-)
-from foretrace.dataset.prompts import (
     OWN_HEADING,
     TOOLS_HEADING,
     HistoryWindow,
     PromptRenderer,
     Prompts,
+    escape_tags,
+    find_side,
+    frame_text,
+    has_target,
+    make_cut_mark,
     make_instruction,
+    make_message_text,
+    make_omission_mark,
+    make_shown_text,
+    make_target_text,
     make_token_counter,
 )
 from foretrace.dataset.settings import Window

@@ -28,8 +28,7 @@ from foretrace.dataset.prompt_digests import (
     pack_digests,
     unpack_digests,
 )
-from foretrace.dataset.prompt_texts import has_target
-from foretrace.dataset.prompts import Prompts, count_lengths, make_instruction, make_token_counter
+from foretrace.dataset.prompts import Prompts, count_lengths, has_target, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import Config, Gate, RowCheck, RowGroup, load_configs, make_gate
 from foretrace.dataset.report import BuildCounts, DataFile
 from foretrace.dataset.settings import SPLITS

@@ -42,7 +42,8 @@ def assign_splits(
             groups.
     """
     places = {group: hash_fraction("split", str(seed), group) for group in sorted(groups)}
-    bounds = dict(zip(SPLITS, itertools.pairwise(itertools.accumulate(shares, initial=0.0)), strict=True))
+    ends = itertools.accumulate(shares, initial=0.0)
+    bounds: dict[str, tuple[float, float]] = dict(zip(SPLITS, itertools.pairwise(ends), strict=True))
     result = {group: _find_split(place, bounds) for group, place in places.items()}
     warnings: list[str] = []
     for name, share in zip(SPLITS, shares, strict=True):

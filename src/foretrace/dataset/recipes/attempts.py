@@ -20,8 +20,7 @@ from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.prompt_texts import make_message_text, make_target_text
-from foretrace.dataset.prompts import Prompts, TokenCounter
+from foretrace.dataset.prompts import Prompts, TokenCounter, make_message_text, make_target_text
 from foretrace.dataset.settings import OUTCOME_NAMES, BuildSettings, Outcomes
 
 
