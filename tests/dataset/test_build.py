@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections import Counter
@@ -13,17 +12,17 @@ import datasets
 import msgspec
 import pytest
 
-from dataset.little import CONFIGS, attempt, corpus, files, rows, user
+from dataset.little import CONFIGS, attempt, corpus, files, rows, says, user
 from foretrace.actions.taxonomy import ActionType
 from foretrace.api.datasets import build
 from foretrace.core.store import read_traces, write_traces
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Trace
 from foretrace.dataset.plan import assign_splits
 
 IDENTITY = {"key", "step", "task", "group", "source", "license"}
-MIRRORED = ("argument", "type_swap", "redundancy")
-MARKERS = [f'{{"action":"{action}"' for action in ActionType]
 Prompt = tuple[tuple[str, str], ...]
+Found = dict[str, list[dict[str, Any]]]
+"""Rows by config."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def manifest(sample_dataset: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(sample_dataset: Path) -> dict[str, list[dict[str, Any]]]:
+def found(sample_dataset: Path) -> Found:
     """All rows of the sample dataset by config."""
     return {config: list(rows(sample_dataset, config)) for config in CONFIGS}
 
@@ -46,9 +45,7 @@ def prompt_of(row: dict[str, Any]) -> Prompt:
     return tuple((m["role"], m["content"]) for m in row["prompt"])
 
 
-def test_every_config_loads_as_the_library_loads_it(
-    sample_dataset: Path, manifest: dict[str, Any], tmp_path: Path
-) -> None:
+def test_every_config_loads_as_the_library_loads_it(sample_dataset: Path, manifest: Any, tmp_path: Path) -> None:
     """`load_dataset(folder, config)` gives the splits and rows of the manifest, actions as a ClassLabel of nine."""
     assert datasets.get_dataset_config_names(str(sample_dataset)) == list(CONFIGS)
     for config in CONFIGS:
@@ -65,7 +62,7 @@ def test_every_config_loads_as_the_library_loads_it(
     assert list(loaded) == ["train", "validation", "test"]
 
 
-def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_no_group_trace_or_prompt_stands_in_two_splits(found: Found) -> None:
     splits: dict[tuple[str, Any], set[str]] = {}
     for config in CONFIGS:
         for row in found[config]:
@@ -77,63 +74,7 @@ def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dic
     assert not [what for what, where in splits.items() if len(where) > 1]
 
 
-def is_turn_of(text: str, messages: list[Message]) -> bool:
-    """Whether a turn is these messages: their words verbatim, results between their tags, and behind a message of the
-    agent its native calls with all their arguments."""
-    if messages[0].role != "assistant":
-        said = (f"<tool_response>\n{m.prefix}{m.content}\n</tool_response>" if m.role == "tool" else m.content
-                for m in messages)  # fmt: skip
-        return text == "\n\n".join(said)
-    (message,) = messages
-    said = message.prefix + message.content
-    native = [c for c in message.tool_calls if c.span is None]
-    if not native:
-        return text == said
-    after = text.removeprefix(said)
-    arguments = [json.loads(line)["arguments"] for line in after.splitlines() if line.startswith("{")]
-    return text.startswith(said) and arguments == [json.loads(c.arguments) for c in native]
-
-
-@pytest.mark.parametrize("config", CONFIGS[:4])
-def test_history_is_the_trace_up_to_the_step(
-    found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace], manifest: dict[str, Any], config: str
-) -> None:
-    """One system message that begins with the instruction and quotes the agent's own, then every message there was, in
-    turns that alternate."""
-    for row in found[config]:
-        messages = traces[row["key"]].messages[: row["step"]]
-        first, *history = row["prompt"]
-        text = "\n".join(m["content"] for m in row["prompt"]).removeprefix(manifest["instruction"])
-        assert not any(marker in text for marker in MARKERS)
-        own = [m for m in messages if m.role == "system"]
-        assert first["role"] == "system" and first["content"].startswith(manifest["instruction"])
-        assert all(m.content in first["content"] for m in own)
-        assert [m["role"] for m in history] == [("user", "assistant")[n % 2] for n in range(len(history))]
-        assert history[-1]["role"] == "user"
-        turns = [list(turn) for _, turn in itertools.groupby(messages[len(own) :], key=lambda m: m.role == "assistant")]
-        assert all(is_turn_of(m["content"], turn) for m, turn in zip(history, turns, strict=True))
-
-
-def test_mirrored_families_are_balanced_in_every_split(found: dict[str, list[dict[str, Any]]]) -> None:
-    """Each completion is chosen as often as rejected; each pair id has its two sides, at two prompts."""
-    balance: dict[tuple[str, str], Counter[str]] = {}
-    sides: dict[str, list[dict[str, Any]]] = {}
-    for row in found["verifier"]:
-        if row["family"] in MIRRORED:
-            counts = balance.setdefault((row["split"], row["family"]), Counter())
-            counts[row["chosen"][0]["content"]] += 1
-            counts[row["rejected"][0]["content"]] -= 1
-            sides.setdefault(row["pair"], []).append(row)
-    assert {family for _, family in balance} >= {"redundancy"}
-    assert all(n == 0 for counts in balance.values() for n in counts.values())
-    for one, other in sides.values():
-        assert one["chosen"] == other["rejected"] and one["rejected"] == other["chosen"]
-        assert one["key"] == other["key"] and one["step"] != other["step"]
-
-
-def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(
-    found: dict[str, list[dict[str, Any]]],
-) -> None:
+def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(found: Found) -> None:
     """Same prompt and completion as the proposer's row of that step, and never rejected what a success did there."""
     proposed = {(r["key"], r["step"]): r for r in found["proposer"]}
     right: dict[Prompt, set[str]] = {}
@@ -149,19 +90,15 @@ def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(
     assert {r["family"] for r in found["verifier"]} >= {"sibling", "redundancy"}
 
 
-def test_unpaired_rows_are_the_pairs_again(found: dict[str, list[dict[str, Any]]]) -> None:
-    pairs = Counter((r["pair"], r["key"], r["step"], r[n][0]["content"], n) for r in found["verifier"] for n in
-                    ("chosen", "rejected"))  # fmt: skip
-    single = Counter(
-        (r["pair"], r["key"], r["step"], r["completion"][0]["content"], "chosen" if r["label"] else "rejected")
-        for r in found["verifier_unpaired"]
-    )
-    assert single == pairs
+def test_unpaired_rows_are_the_pairs_again(found: Found) -> None:
+    def identify(row: dict[str, Any], side: str, right: bool) -> tuple[Any, ...]:
+        return row["pair"], row["key"], row["step"], row[side][0]["content"], right
+
+    pairs = Counter(identify(r, n, n == "chosen") for r in found["verifier"] for n in ("chosen", "rejected"))
+    assert Counter(identify(r, "completion", r["label"]) for r in found["verifier_unpaired"]) == pairs
 
 
-def test_trajectories_are_whole_attempts_with_native_calls(
-    found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]
-) -> None:
+def test_trajectories_are_whole_attempts_with_native_calls(found: Found, traces: dict[str, Trace]) -> None:
     """Arguments are objects, nothing is empty, and loss falls only on what the model itself wrote."""
     wanted = {k for k, t in traces.items() if t.outcome.success}
     assert {r["key"] for r in found["trajectories"]} == wanted
@@ -182,9 +119,7 @@ def test_trajectories_are_whole_attempts_with_native_calls(
         assert trained == row["steps"] > 0
 
 
-def test_nothing_that_the_agent_did_not_write_is_a_target(
-    sample_traces: Path, traces: dict[str, Trace], tmp_path: Path
-) -> None:
+def test_nothing_that_the_agent_did_not_write_is_a_target(sample_traces: Path, traces: Any, tmp_path: Path) -> None:
     """A turn that the source made up, or wrote when a limit was hit, is trained nowhere, even with all outcomes."""
     forbidden = {(k, i) for k, t in traces.items() for i, m in enumerate(t.messages) if m.train is False}
     assert any(t.outcome.fabricated for t in traces.values())
@@ -197,14 +132,11 @@ def test_nothing_that_the_agent_did_not_write_is_a_target(
         assert not any(m["trained"] for i, m in enumerate(row["messages"]) if (row["key"], i) in forbidden)
 
 
-def test_eval_is_held_out(found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]) -> None:
+def test_eval_is_held_out(found: Found, traces: dict[str, Trace]) -> None:
     """Only test groups, with the call that was really made and the types of what came next."""
     test_groups = {r["group"] for c in CONFIGS if c != "eval" for r in found[c] if r["split"] == "test"}
     others = {r["group"] for c in CONFIGS for r in found[c] if r["split"] != "test"}
     steps = {(r["key"], r["step"]): r for r in found["proposer"]}
-    by_key: dict[str, list[int]] = {}
-    for row in sorted(found["proposer"], key=lambda r: r["step"]):
-        by_key.setdefault(row["key"], []).append(row["action"])
     assert found["eval"]
     for row in found["eval"]:
         assert row["split"] == "test" and row["group"] in test_groups - others
@@ -233,13 +165,9 @@ def test_outcomes_choose_whose_steps_are_targets(little: Path, tmp_path: Path, o
 
 def test_failed_siblings_give_pairs_whatever_the_outcomes(tmp_path: Path) -> None:
     """An attempt that failed does not vouch for its own first step, even where its steps are targets too."""
-    twins = [
-        attempt(f"{success}", random.Random(1), name="one", success=success) for success in (True, False)
-    ]  # alike up to the edit, which failed
-    broken = twins[1].messages
-    edited = Message(role="assistant", author="model", content="I give up.")
-    twins[1] = msgspec.structs.replace(twins[1], messages=(*broken[:8], edited))
-    write_traces(twins, tmp_path / "t")
+    good, bad = (attempt(f"{success}", random.Random(1), name="one", success=success) for success in (True, False))
+    bad = msgspec.structs.replace(bad, messages=(*bad.messages[:8], says("I give up.")))
+    write_traces([good, bad], tmp_path / "t")
     for outcomes in ("success", "all"):
         report = build(tmp_path / "t", out=tmp_path / outcomes, outcomes=outcomes)
         assert report.manifest["families"]["sibling"] == 1
@@ -249,17 +177,16 @@ def test_target_settings(little: Path, tmp_path: Path) -> None:
     """type: only the type; call: type, tool and arguments; message: the agent's own words."""
     for target in ("type", "call", "message"):
         build(little, out=tmp_path / target, target=target, recipes=["proposer", "verifier"], statistical_gates=False)
-    texts = {t: {(r["key"], r["step"]): r for r in rows(tmp_path / t, "proposer")} for t in ("type", "call", "message")}
-    key = ("little/000/0", 2)
-    assert texts["type"][key]["completion"][0]["content"] == '{"action":"file_read"}'
-    call = json.loads(texts["call"][key]["completion"][0]["content"])
-    assert call == {"action": "file_read", "tool": "bash", "arguments": {"command": "ls src"}}
-    told = texts["message"][key]["completion"][0]["content"]
-    assert told.startswith("Let me look.\n") and '"ls src"' in told
-    last = json.loads(texts["call"]["little/000/0", 12]["completion"][0]["content"])
-    assert last == {"action": "final_answer", "tool": None, "arguments": {}}
-    assert texts["message"]["little/000/0", 12]["completion"][0]["content"].startswith("Fixed src/")
-    assert all(files(tmp_path / target, "verifier") for target in ("type", "call", "message"))
+        assert files(tmp_path / target, "verifier")
+        found = {r["step"]: r for r in rows(tmp_path / target, "proposer") if r["key"] == "little/000/0"}
+        first, last = (found[step]["completion"][0]["content"] for step in (2, 12))
+        if target == "type":
+            assert first == '{"action":"file_read"}'
+        elif target == "call":
+            assert first == '{"action":"file_read","tool":"bash","arguments":{"command":"ls src"}}'
+            assert last == '{"action":"final_answer","tool":null,"arguments":{}}'
+        else:
+            assert first.startswith("Let me look.\n") and '"ls src"' in first and last.startswith("Fixed src/")
 
 
 def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> None:
@@ -268,11 +195,8 @@ def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> N
     probe = attempt("x", random.Random(3), name="twin")
     messages = tuple(user("Fix it.") if m.role == "user" else m for m in probe.messages)  # else they were copies
     probe = msgspec.structs.replace(probe, messages=messages)
-    write_traces(solved, tmp_path / "probe")
-    build(tmp_path / "probe", out=tmp_path / "where", statistical_gates=False)
-    split = {r["group"]: r["split"] for r in rows(tmp_path / "where", "proposer")}
-    in_test = next(g for g in sorted(split) if split[g] == "test")
-    in_train = next(g for g in sorted(split) if split[g] == "train")
+    split, _ = assign_splits({t.task.group for t in solved}, (0.8, 0.1, 0.1), 0)
+    in_test, in_train = (next(g for g in sorted(split) if split[g] == name) for name in ("test", "train"))
     for group in (in_test, in_train):
         task = msgspec.structs.replace(probe.task, id=f"twin of {group}", group=group)
         solved.append(msgspec.structs.replace(probe, key=f"twin of {group}", task=task))
@@ -286,9 +210,7 @@ def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> N
     assert all(gate["verdict"] == "pass" for gate in report.manifest["gates"] if gate["name"] != "shortcut")
 
 
-def test_every_step_and_attempt_is_a_row_or_a_counted_drop(
-    found: dict[str, list[dict[str, Any]]], manifest: dict[str, Any], traces: dict[str, Trace]
-) -> None:
+def test_every_step_and_attempt_is_a_row_or_a_counted_drop(found: Found, manifest: Any, traces: Any) -> None:
     steps = sum(m.role == "assistant" for t in traces.values() for m in t.messages)
     drops = {config: sum(reasons.values()) for config, reasons in manifest["drops"].items()}
     assert manifest["counts"]["assistant_messages"] == steps == len(found["proposer"]) + drops["proposer"]
@@ -300,27 +222,15 @@ def test_every_step_and_attempt_is_a_row_or_a_counted_drop(
     assert len(found["eval"]) + drops["eval"] == held_out
 
 
-def test_eval_size_limits_both_slices_and_counts_the_rest(little: Path, tmp_path: Path) -> None:
-    build(little, out=tmp_path / "d", eval_size=18, split=(0.2, 0.2, 0.6), statistical_gates=False)
+def test_eval_size_limits_both_slices_and_a_split_with_few_groups_is_named(little: Path, tmp_path: Path) -> None:
+    report = build(little, out=tmp_path / "d", eval_size=18, split=(0.2, 0.2, 0.6), statistical_gates=False)
     found = list(rows(tmp_path / "d", "eval"))
     assert sum(r["natural"] for r in found) == 18
     classes = Counter(r["action"] for r in found if r["balanced"])
     assert set(classes.values()) == {2} and len(classes) == 4
-    told = json.loads((tmp_path / "d/manifest.json").read_text())["drops"]["eval"]
-    assert told["in_no_slice"] + len(found) == len(list(rows(tmp_path / "d", "proposer", "test")))
-
-
-def test_a_split_with_few_groups_is_named(little: Path, tmp_path: Path) -> None:
-    """By its rows and groups."""
-    report = build(little, out=tmp_path / "d", split=(0.2, 0.2, 0.6), statistical_gates=False)
+    left_out = report.manifest["drops"]["eval"]["in_no_slice"]
+    assert left_out + len(found) == len(list(rows(tmp_path / "d", "proposer", "test")))
     (warning,) = (text for text in report.manifest["warnings"] if "figures on so few say little" in text)
     few = list(rows(tmp_path / "d", "proposer", "validation"))
-    assert (
-        f"validation has {len(few)} proposer rows of {len({r['group'] for r in few})} groups and test has " in warning
-    )
-
-
-def test_rows_are_shuffled(sample_dataset: Path) -> None:
-    """No run of one trace: neighbors come from all over."""
-    keys = [r["key"] for r in rows(sample_dataset, "proposer", "train")]
-    assert sum(a == b for a, b in itertools.pairwise(keys)) < len(keys) / 4
+    groups = len({row["group"] for row in few})
+    assert f"validation has {len(few)} proposer rows of {groups} groups and test has " in warning

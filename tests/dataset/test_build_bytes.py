@@ -53,28 +53,19 @@ def test_order_of_rows_does_not_move_a_byte(sample_traces: Path, sample_dataset:
 
 
 def test_order_of_folders_does_not_move_a_byte(tmp_path: Path) -> None:
-    """Dealt to two folders named either way round, with some in both."""
+    """Dealt to two folders named either way round, with some in both, and one key with other content in each."""
     every = corpus(8)
+    one, other = (attempt("same", random.Random(n), name="r") for n in (1, 2))
     for left, right in (("a", "b"), ("d", "c")):
-        write_traces(every[::2], tmp_path / left)
-        write_traces([*every[1::2], *every[:6]], tmp_path / right)
+        write_traces([*every[::2], one], tmp_path / left)
+        write_traces([*every[1::2], *every[:6], other], tmp_path / right)
     dealt = []
     for folders in (("a", "b"), ("b", "a"), ("c", "d")):
         out = tmp_path / "-".join(folders)
         report = build([tmp_path / f for f in folders], out=out, statistical_gates=False)
-        assert report.manifest["counts"]["traces_in_two_inputs"] == 3
+        assert report.manifest["counts"]["traces_in_two_inputs"] == 4
         dealt.append(tree(out))
     assert dealt[0] == dealt[1] == dealt[2]
-
-
-def test_same_key_with_other_content_is_taken_by_content_not_by_folder(tmp_path: Path) -> None:
-    one, other = (attempt("same", random.Random(n), name="r") for n in (1, 2))
-    for names in (("a", "b"), ("d", "c")):
-        for folder, trace in zip(names, (one, other), strict=True):
-            write_traces([trace], tmp_path / folder)
-    for names in (("a", "b"), ("c", "d")):
-        build([tmp_path / n for n in names], out=tmp_path / "-".join(names))
-    assert tree(tmp_path / "a-b") == tree(tmp_path / "c-d")
 
 
 def test_parts_are_decided_by_the_traces_alone(

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from dataset import little
 from dataset.little import RUN_BUILD, calls, corpus, rows, runs, says, seen, trace, tree, user
 from foretrace.api.datasets import build
 from foretrace.cli.main import main
@@ -61,13 +62,8 @@ def start(traces: Path) -> Iterator[Start]:
 
     def run(out: Path, **job: Any) -> subprocess.Popen[str]:
         told = {"traces": [str(traces)], "out": str(out), "settings": {"statistical_gates": False}, **job}
-        process = subprocess.Popen(
-            [sys.executable, str(RUN_BUILD), json.dumps(told)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        command, pipe = [sys.executable, str(RUN_BUILD), json.dumps(told)], subprocess.PIPE
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         running.append(process)
         return process
 
@@ -85,9 +81,6 @@ def wait_for(process: subprocess.Popen[str], what: str) -> None:
         if line.startswith(what):
             return
     pytest.fail(f"never said {what!r}: {process.stderr.read() if process.stderr else ''}")
-
-
-# --- what stands where the dataset should go ---
 
 
 def test_a_dataset_that_is_there_is_refused_and_replaced_only_when_told(small: Path, previous: Path) -> None:
@@ -162,9 +155,6 @@ def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) 
     assert len({r["group"] for r in rows(previous, "proposer")}) == 40
 
 
-# --- what cannot be built ---
-
-
 def test_folders_that_cannot_be_built(small: Path, tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "none") as writer:
         writer.checkpoint()
@@ -175,26 +165,17 @@ def test_folders_that_cannot_be_built(small: Path, tmp_path: Path) -> None:
     segment = next(damaged.glob("shard-*/*.parquet"))
     segment.write_bytes(segment.read_bytes()[:-200])
     before = tree(tmp_path)
-    refused: list[tuple[list[Path], str]] = [
-        ([], "at least one traces folder"),
-        ([tmp_path / "missing"], "no such folder"),
-        ([tmp_path / "none"], "holds no traces"),
-        ([small, tmp_path / "three"], "one number of shards"),
-        ([damaged], "damaged"),
-    ]
-    for folders, why in refused:
+    refused: dict[str, list[Path]] = {
+        "at least one traces folder": [],
+        "no such folder": [tmp_path / "missing"],
+        "holds no traces": [tmp_path / "none"],
+        "one number of shards": [small, tmp_path / "three"],
+        "damaged": [damaged],
+    }
+    for why, folders in refused.items():
         with pytest.raises((BuildError, StoreError, UsageError), match=why):
             build(folders, out=tmp_path / "d")
     assert tree(tmp_path) == before
-
-
-def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_traces([t for t in corpus(3) if t.outcome.success is False], tmp_path / "t")
-    assert main(["build", str(tmp_path / "t"), "--out", str(tmp_path / "d"), "--quiet"]) == 1
-    told = capsys.readouterr().err
-    assert "no row could be made from 3 traces (3 failed)" in told
-    assert "attempt_not_wanted" in told and "all takes all" in told and told.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["t"]
 
 
 ODD = {
@@ -213,10 +194,9 @@ ODD = {
 def test_odd_arguments_cost_their_own_step_at_most(tmp_path: Path, arguments: str) -> None:
     """The build goes on; rows that are written hold JSON."""
     odd = trace("a", user("x"), calls("go", arguments), seen("y"), runs("ls"), seen("z"), says("done"))
-    write_traces([odd, *corpus(3)], tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False)
+    manifest = little.build(tmp_path, odd, *corpus(3))
     mine = [r for r in rows(tmp_path / "d", "proposer") if r["key"] == "a"]
-    lost = sum(report.manifest["drops"]["proposer"].get(r, 0) for r in ("unreadable_call", "empty_step"))
+    lost = sum(manifest["drops"]["proposer"].get(r, 0) for r in ("unreadable_call", "empty_step"))
     assert len(mine) + lost == 3
     assert all(json.loads(r["completion"][0]["content"])["action"] for r in mine)
     row = next(r for r in rows(tmp_path / "d", "trajectories") if r["key"] == "a")
@@ -225,14 +205,10 @@ def test_odd_arguments_cost_their_own_step_at_most(tmp_path: Path, arguments: st
 
 def test_odd_tools_are_written_as_json(tmp_path: Path) -> None:
     tools = (ToolSpec(name='a"b', description="\n", parameters="nope"), ToolSpec(name="c", parameters='{"x": 1}'))
-    write_traces([trace("a", user("x"), runs("ls"), seen("y"), says("z"), tools=tools)], tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d")
+    little.build(tmp_path, trace("a", user("x"), runs("ls"), seen("y"), says("z"), tools=tools))
     shown = [tool["function"] for tool in next(rows(tmp_path / "d", "trajectories"))["tools"]]
     empty = {"type": "object", "properties": {}}
     assert [(t["name"], t["parameters"]) for t in shown] == [('a"b', empty), ("c", empty | {"x": 1})]
-
-
-# --- what stops a build ---
 
 
 @pytest.mark.parametrize("window_rows", [4096, 8])
@@ -250,9 +226,7 @@ def test_disk_full(start: Start, previous: Path, window_rows: int) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment(
-    start: Start, traces: Path, previous: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_killed_at_any_moment(start: Start, traces: Path, previous: Path, tmp_path_factory: Any) -> None:
     """kill -9: the previous dataset is untouched, no worker lives on, and the next build ends in the same bytes."""
     before = tree(previous)
     for moment, workers in (("building 0", 1), ("building 1", 2), ("checking 3", 1)):

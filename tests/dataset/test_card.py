@@ -7,14 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from huggingface_hub import DatasetCard
 
-from dataset.little import CONFIGS, corpus, files
-from foretrace.api.datasets import build
+from dataset.little import CONFIGS, build, corpus, files
 from foretrace.core.files import compute_sha256
-from foretrace.core.store import write_traces
+from foretrace.core.trace import Trace
 from foretrace.dataset.card import make_card, make_evaluation
 from foretrace.dataset.recipes.base import load_configs
 
@@ -31,20 +32,16 @@ def manifest(sample_dataset: Path) -> dict[str, Any]:
     return json.loads((sample_dataset / "manifest.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def front(text: str) -> dict[str, Any]:
-    """The YAML that the Hub reads."""
-    _, matter, _ = text.split("---\n", 2)
-    return yaml.safe_load(matter)
-
-
 def named(license: str | list[str]) -> list[str]:
     """The Hub takes one license or a list."""
     return [license] if isinstance(license, str) else license
 
 
-def test_front_matter_lists_the_configs_and_their_files(front: dict[str, Any], sample_dataset: Path) -> None:
+def test_front_matter_lists_the_configs_and_their_files(text: str, sample_dataset: Path) -> None:
     """Exactly one default; each pattern matches the files of its split and no others."""
+    front: Any = DatasetCard(text).data.to_dict()
+    assert "other" in front["license"]  # some samples name none that the Hub knows
+    assert front["size_categories"] in (["n<1K"], ["1K<n<10K"]) and "foretrace" in front["tags"]
     assert [c["config_name"] for c in front["configs"]] == list(CONFIGS)
     assert [c["config_name"] for c in front["configs"] if c.get("default")] == ["proposer"]
     for config in front["configs"]:
@@ -80,18 +77,8 @@ def test_the_card_says_how_to_score_a_model(text: str, manifest: dict[str, Any])
     assert "## Scoring" not in make_card(manifest, [load_configs()["proposer"]])
 
 
-def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:
-    from huggingface_hub import DatasetCard
-
-    data = DatasetCard(text).data
-    assert "other" in named(data.license)  # some samples name none that the Hub knows
-    assert front["size_categories"] in (["n<1K"], ["1K<n<10K"])
-    assert "foretrace" in front["tags"]
-
-
 def test_one_known_license_is_named_and_others_are_told(tmp_path: Path, text: str, manifest: dict[str, Any]) -> None:
-    write_traces(corpus(2), tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d")
+    build(tmp_path, *corpus(2))
     own = (tmp_path / "d" / "README.md").read_text().split("---\n")[1]
     assert named(yaml.safe_load(own)["license"]) == ["mit"]
     for license, count in manifest["licenses"].items():
@@ -164,3 +151,56 @@ def test_card_warns_of_traces_that_were_not_looked_through(manifest: dict[str, A
     card = make_card({**manifest, "counts": counts}, [])
     assert warning in card[: card.index("## Configs")]
     assert "user names were not looked for" not in make_card(manifest, [])
+
+
+def change_origin(trace: Trace, key: str = "", **origin: Any) -> Trace:
+    provenance = msgspec.structs.replace(trace.provenance, **origin)
+    return msgspec.structs.replace(trace, key=key or trace.key, provenance=provenance)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """Manifest and card of a build of two sources and licenses."""
+    folder = tmp_path_factory.mktemp("origins")
+    other = {"source": "other", "license": "GPL-3.0", "revision": "abcdef0123456789", "split": "train"}
+    traces = [change_origin(each, transforms=("tools of little",)) for each in corpus(6)]
+    traces += [change_origin(each, key=f"o{each.key}", **other) for each in corpus(6)]
+    manifest = build(
+        folder, *traces, license_allow=("MIT",), outcomes="all", split=(0.5, 0.25, 0.25), recipes=("trajectories",)
+    )
+    return manifest, (folder / "d/README.md").read_text()
+
+
+def test_table_of_sources_adds_up(dataset: tuple[dict[str, Any], str]) -> None:
+    manifest, card = dataset
+    for found in manifest["by_source"].values():
+        assert found["traces_in"] == found["traces"] + sum(found["left_out"].values())
+    assert sum(found["traces"] for found in manifest["by_source"].values()) == manifest["counts"]["traces"]
+    assert manifest["by_source"]["other:train"]["licenses"] == {"GPL-3.0": 18}
+    head = (
+        "| source | license | revision | traces in | left out: license | left out: benchmark "
+        "| left out: flagged | left out: copies | used | redacted | merged |"
+    )
+    assert head in card
+    assert "| little:train | MIT | - | 18 | 0 | 0 | 0 | 0 | 18 | 0 | 0 |" in card
+    assert "| other:train | GPL-3.0 | - | 18 | 18 | 0 | 0 | 0 | 0 | 0 | 0 |" in card
+    assert "| all |  |  | 36 | 18 | 0 | 0 | 0 | 18 | 0 | 0 |" in card
+    looked = [line for line in card.splitlines() if line.startswith("- benchmarks: Benchmarks that were looked for: ")]
+    assert looked and "humaneval by " in looked[0] and "(164 problems)" in looked[0]
+
+
+def test_what_was_done_before_the_build_is_counted(dataset: tuple[dict[str, Any], str]) -> None:
+    manifest, card = dataset
+    assert manifest["transforms"] == {"tools of little": 18}
+    assert "- done before the build: tools of little, 18 traces\n" in card
+
+
+def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
+    """In the card it is a cell and a quoted word, and no heading."""
+    hostile = "a|b`c`$(touch PWN)\n## Free\n```"
+    origin = {"source": hostile, "split": hostile, "revision": "r1", "license": f"MIT {hostile}", "raw_file": hostile}
+    build(tmp_path, *(change_origin(one, **origin) for one in corpus(8)), outcomes="all")
+    card = (tmp_path / "d/README.md").read_text()
+    assert "\n## Free" not in card and card.count("\n```") == 4  # two blocks of the card's own
+    row = next(line for line in card.splitlines() if line.startswith("| a/b"))
+    assert row.count("|") == next(line for line in card.splitlines() if line.startswith("| source")).count("|")

@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dataset.little import attempt, corpus, examine, rows, runs, trace, user
-from foretrace.api.datasets import build
+from dataset.little import attempt, build, corpus, examine, rows, runs, trace, user
 from foretrace.core.errors import GateError
-from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.filters.base import Decision, sort_examined
 from foretrace.dataset.filters.copies import CopyFilter, read_statement
@@ -131,14 +129,13 @@ def test_a_built_dataset_keeps_copies_in_one_split(tmp_path: Path) -> None:
         made = attempt(name, random.Random(n), name=name, task=name, group=name)
         messages = tuple(user(reworded(_ISSUE.format("A"), n)) if m.role == "user" else m for m in made.messages)
         traces.append(msgspec.structs.replace(made, messages=messages))
-    write_traces(traces, tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
+    manifest = build(tmp_path, *traces, split=(0.4, 0.3, 0.3))
     found = [row for row in rows(tmp_path / "d", "proposer") if row["key"].startswith("copy_")]
     assert len({row["key"] for row in found}) == 8
     assert len({row["split"] for row in found}) == len({row["group"] for row in found}) == 1
-    gate = next(gate for gate in report.manifest["gates"] if gate["name"] == "copies_disjoint")
+    gate = next(gate for gate in manifest["gates"] if gate["name"] == "copies_disjoint")
     assert gate["verdict"] == "pass" and gate["figure"]["clusters"] >= 1
-    assert "dedup" in report.manifest["settings"]
+    assert "dedup" in manifest["settings"]
 
 
 def test_the_gate_fails_where_copies_stand_in_two_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +145,7 @@ def test_the_gate_fails_where_copies_stand_in_two_splits(tmp_path: Path, monkeyp
         made = attempt(f"copy_{n}", random.Random(n), name="x", task=f"copy_{n}", group=f"copy_{n}")
         messages = tuple(user(_ISSUE.format("A")) if m.role == "user" else m for m in made.messages)
         traces.append(msgspec.structs.replace(made, messages=messages))
-    write_traces(traces, tmp_path / "t")
     monkeypatch.setattr("foretrace.dataset.trace_filters.merge_groups", lambda merges: {})
     with pytest.raises(GateError, match=r"copies_disjoint \(clusters \d, parted [1-9].*\), e.g. copy_"):
-        build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
+        build(tmp_path, *traces, split=(0.4, 0.3, 0.3))
     assert not (tmp_path / "d").exists()

@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from dataset.little import corpus
-from foretrace.api.datasets import build
-from foretrace.core.store import write_traces
-from foretrace.dataset.difficulty import (
-    ShallowPair,
-    compare_shallowly,
-    describe_difficulty,
-    measure_difficulty,
-)
+from dataset.little import build, corpus
+from foretrace.dataset.difficulty import ShallowPair, compare_shallowly, describe_difficulty, measure_difficulty
 
 Pairs = dict[str, list[ShallowPair]]
 
@@ -87,8 +80,7 @@ def test_too_little_is_not_known_and_said() -> None:
 
 
 def test_manifest_and_card_say_it_and_no_gate_does(tmp_path: Path) -> None:
-    write_traces(corpus(40), tmp_path / "t")
-    manifest = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"]).manifest
+    manifest = build(tmp_path, *corpus(40), recipes=["verifier"], statistical_gates=True)
     assert {*manifest["difficulty"]} == {*manifest["families"]}
     card = (tmp_path / "d" / "README.md").read_text()
     for family, figures in manifest["difficulty"].items():

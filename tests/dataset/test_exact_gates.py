@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dataset import little
 from dataset.little import corpus, edit, files, runs, says, seen, system, trace, tree, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import BuildError, GateError
@@ -68,10 +69,6 @@ def fails(
         return str(caught.value)
 
     return check
-
-
-def first_file(folder: Path, config: str, split: str = "train") -> Path:
-    return [*files(folder, config, "candidates"), *files(folder, config, split)][0]
 
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:
@@ -183,8 +180,8 @@ FILES: dict[str, tuple[str, str, Callable[[Rows], Rows], str]] = {
 @pytest.mark.parametrize("how", FILES)
 def test_a_file_that_is_wrong(fails: Any, how: str) -> None:
     gate, config, change, told = FILES[how]
-    split = "test" if config == "eval" else "train"
-    assert told in fails(gate, lambda folder: edit(first_file(folder, config, split), change))
+    split = "candidates" if config == "eval" else "train"
+    assert told in fails(gate, lambda folder: edit(files(folder, config, split)[0], change))
 
 
 MARKER = '{"action":"file_read","tool":"bash"}'
@@ -200,9 +197,8 @@ LEAKY = {
 def test_target_text_that_the_agent_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Such steps are dropped and counted; were they not, the gate would fail the build."""
     clean = trace("b", user("x"), runs("ls"), seen("y"), says("done"), task="other")
-    write_traces([LEAKY[where], clean], tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d")
-    assert report.manifest["drops"]["proposer"] == {"target_text_in_prompt": 1}
+    manifest = little.build(tmp_path, LEAKY[where], clean)
+    assert manifest["drops"]["proposer"] == {"target_text_in_prompt": 1}
     monkeypatch.setattr(Prompts, "has_target_before", lambda *_: False)
     with pytest.raises(GateError, match=r"no_target_in_prompt .*/train a"):
         build(tmp_path / "t", out=tmp_path / "e")
@@ -212,9 +208,8 @@ def test_a_prompt_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A task of too many messages is dropped and counted; were it not, the gate would fail the build."""
     short = trace("b", user("x"), runs("ls"), seen("y"), says("done"), task="other")
     long = trace("a", *[user("word " * 9)] * 600, runs("ls"), seen("y"), says("done"))
-    write_traces([long, short], tmp_path / "t")
-    report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=2048)
-    assert report.manifest["drops"]["proposer"] == {"prompt_too_long": 2}
+    manifest = little.build(tmp_path, long, short, max_context_tokens=2048)
+    assert manifest["drops"]["proposer"] == {"prompt_too_long": 2}
     monkeypatch.setattr(Prompts, "has_room", lambda *_: True)
     with pytest.raises(GateError, match=r"context_length .*/train a"):
         build(tmp_path / "t", out=tmp_path / "e", max_context_tokens=2048)
@@ -236,8 +231,8 @@ def test_rows_that_moved_to_another_split(fails: Any, gate: str) -> None:
             moved.extend(r for r in rows if r["group"] == rows[0]["group"])
             return rows
 
-        edit(first_file(folder, "proposer"), take)
-        edit(first_file(folder, "proposer", "test"), lambda rows: rows + moved)
+        edit(files(folder, "proposer", "train")[0], take)
+        edit(files(folder, "proposer", "test")[0], lambda rows: rows + moved)
 
     told = fails(gate, move)
     assert ("shared 6" if gate == "prompts_disjoint" else "shared 1") in told

@@ -76,11 +76,9 @@ def test_who_is_offered_tools() -> None:
     short = infer(trace("k", system("You are helpful."), calls("book", {})))
     assert short.agents == {}
     one, two = trace("a", user("One"), calls("book", {}), group="a"), trace("b", user("Two"), says("Done."))
-    named = [
-        msgspec.structs.replace(each, provenance=msgspec.structs.replace(each.provenance, agent="Rook"))
-        for each in (one, two)
-    ]
-    assert [tool.name for tool in infer(named[0]).offer(named[1]).tools] == ["book"]
+    origin = msgspec.structs.replace(one.provenance, agent="Rook")
+    one, two = (msgspec.structs.replace(each, provenance=origin) for each in (one, two))
+    assert [tool.name for tool in infer(one).offer(two).tools] == ["book"]
 
 
 def test_what_is_not_taken_for_a_tool() -> None:
@@ -93,12 +91,11 @@ def test_what_is_not_taken_for_a_tool() -> None:
 
 def test_the_order_of_jobs_does_not_matter() -> None:
     rng = random.Random(1)
-    traces = [
-        of_group(
-            f"g{rng.randrange(9)}", *(calls(rng.choice("abc"), {rng.choice("xyz"): rng.choice([1, "1"])}) for _ in "12")
-        )
-        for _ in range(40)
-    ]
+
+    def call() -> Message:
+        return calls(rng.choice("abc"), {rng.choice("xyz"): rng.choice([1, "1"])})
+
+    traces = [of_group(f"g{rng.randrange(9)}", call(), call()) for _ in range(40)]
     whole = infer(*traces)
     for _ in range(5):
         rng.shuffle(traces)

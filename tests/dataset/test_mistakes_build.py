@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 import foretrace
 from dataset import little
@@ -23,6 +23,7 @@ from foretrace.dataset.settings import BuildSettings
 from foretrace.engines.processes import Processes
 from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
 
+Built = tuple[Path, BuildReport]
 SHAPE: dict[str, Any] = {"split": (0.8, 0.2, 0.0), "recipes": ("proposer", "verifier"), "outcomes": "not_failed"}
 
 
@@ -61,7 +62,7 @@ def predicted(traces: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def built(traces: Path, predicted: dict[str, Path]) -> tuple[Path, BuildReport]:
+def built(traces: Path, predicted: dict[str, Path]) -> Built:
     out = traces.with_name("with-mistakes")
     files = (str(predicted["proposer"]), str(predicted["validation"]))
     return out, build([traces], out, BuildSettings(**SHAPE, mistakes=files))
@@ -91,33 +92,27 @@ def refuse(traces: Path, mistakes: Path, **settings: Any) -> str:
     return str(error.value)
 
 
-def test_pairs_are_wrong_guesses_beside_the_right_answer(
-    built: tuple[Path, BuildReport], predicted: dict[str, Path]
-) -> None:
+def test_pairs_are_wrong_guesses_beside_the_right_answer(built: Built, predicted: dict[str, Path]) -> None:
     out, report = built
     pairs = [row for row in little.rows(out, "verifier") if row["family"] == "proposer"]
     assert {row["split"] for row in pairs} == {"train", "validation"}
     assert report.manifest["families"]["proposer"] == report.manifest["mistakes"]["pairs"] == len(pairs) >= 8
-    guesses = {**read_predictions(predicted["proposer"]).by_step()}
-    guesses |= read_predictions(predicted["validation"]).by_step()
+    guesses = {at: g for s in ("proposer", "validation") for at, g in read_predictions(predicted[s]).by_step().items()}
     golds = {(row.key, row.step): row for s in ("train", "validation") for row in read_rows(out, "proposer", s)}
     twins: dict[str, list[int]] = {}
     for row in pairs:
         rejected = json.loads(row["rejected"][0]["content"])
         at, gold = (row["key"], row["step"]), golds[row["key"], row["step"]]
-        found = [g for g in guesses[at] if (g.action, [c.tool for c in g.calls][:1] or [None]) == (
-            rejected["action"], [rejected["tool"]])]  # fmt: skip
-        assert len(found) == 1 and row["strength"] == "weak"
-        assert json.loads(row["chosen"][0]["content"])["action"] == gold.action != found[0].action
-        twins.setdefault(row["pair"], []).append(found[0].rank)
+        (found,) = (g for g in guesses[at] if (g.action, bool(g.calls)) == (rejected["action"], bool(rejected["tool"])))
+        assert row["strength"] == "weak"
+        assert json.loads(row["chosen"][0]["content"])["action"] == gold.action != found.action
+        twins.setdefault(row["pair"], []).append(found.rank)
     assert all(len(ranks) == 2 and ranks[0] != ranks[1] for ranks in twins.values())
     unpaired = [row for row in little.rows(out, "verifier_unpaired") if row["family"] == "proposer"]
     assert len(unpaired) == 2 * len(pairs)
 
 
-def test_the_manifest_and_the_card_say_whose_mistakes_they_are(
-    built: tuple[Path, BuildReport], predicted: dict[str, Path]
-) -> None:
+def test_the_manifest_and_the_card_say_whose_mistakes_they_are(built: Built, predicted: dict[str, Path]) -> None:
     out, report = built
     told = json.loads((out / "manifest.json").read_text())["mistakes"]
     assert [(file["predictor"], file["split"], file["folds"]) for file in told["files"]] == [
@@ -134,9 +129,7 @@ def test_the_manifest_and_the_card_say_whose_mistakes_they_are(
 
 
 @pytest.mark.integration
-def test_the_same_bytes_with_any_number_of_workers(
-    built: tuple[Path, BuildReport], predicted: dict[str, Path], traces: Path, tmp_path: Path
-) -> None:
+def test_the_same_bytes_with_any_number_of_workers(built: Built, predicted: Any, traces: Path, tmp_path: Path) -> None:
     settings = BuildSettings(**SHAPE, mistakes=(str(predicted["proposer"]), str(predicted["validation"])))
     build([traces], tmp_path / "two", settings, engine=Processes(2))
     assert little.tree(tmp_path / "two") == little.tree(built[0])
@@ -149,15 +142,10 @@ def test_predictions_of_another_build_are_refused(traces: Path, predicted: dict[
     assert "another build: other traces" in refuse(tmp_path / "others", predicted["proposer"])
 
 
-def test_train_rows_that_were_not_predicted_in_folds_are_refused(
-    traces: Path, predicted: dict[str, Path], tmp_path: Path
-) -> None:
-    def unfold(header: PredictionsHeader) -> PredictionsHeader:
-        return msgspec.structs.replace(header, settings={})
-
+def test_train_rows_not_predicted_in_folds_are_refused(traces: Path, predicted: Any, tmp_path: Path) -> None:
     bare = change(predicted["proposer"], tmp_path / "bare.jsonl", lambda header: None, same)
     assert "has no header" in refuse(traces, bare)
-    unfolded = change(predicted["proposer"], tmp_path / "unfolded.jsonl", unfold, same)
+    unfolded = change(predicted["proposer"], tmp_path / "unfolded.jsonl", lambda h: replace(h, settings={}), same)
     told = refuse(traces, unfolded)
     assert "not predicted in folds" in told and told.endswith("say so by allow_unchecked=True")
     trusted = BuildSettings(**SHAPE, mistakes=(str(unfolded),), allow_unchecked=True)
@@ -166,10 +154,7 @@ def test_train_rows_that_were_not_predicted_in_folds_are_refused(
 
 
 def test_predictions_that_cannot_be_used_are_refused(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:
-    def type_only(header: PredictionsHeader) -> PredictionsHeader:
-        return msgspec.structs.replace(header, target="type")
-
-    types = change(predicted["proposer"], tmp_path / "types.jsonl", type_only, same)
+    types = change(predicted["proposer"], tmp_path / "types.jsonl", lambda h: replace(h, target="type"), same)
     assert "guesses types and no whole calls" in refuse(traces, types)
     assert "cannot read" in refuse(traces, tmp_path / "none.jsonl")
     empty = change(predicted["proposer"], tmp_path / "empty.jsonl", same, lambda rows: ())
@@ -194,12 +179,8 @@ def test_without_a_pair_a_warning_says_so(traces: Path, predicted: dict[str, Pat
 
 def test_predictions_for_rows_that_are_not_there(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:
     def rename(every: int) -> Callable[[Sequence[Prediction]], list[Prediction]]:
-        steps = sorted({(row.key, row.step) for row in read_predictions(predicted["proposer"]).rows})
-        gone = {*steps[::every]}
-        return lambda rows: [
-            msgspec.structs.replace(row, key="nowhere/" + row.key) if (row.key, row.step) in gone else row
-            for row in rows
-        ]
+        gone = {*sorted(read_predictions(predicted["proposer"]).by_step())[::every]}
+        return lambda rows: [replace(r, key=f"nowhere/{r.key}") if (r.key, r.step) in gone else r for r in rows]
 
     some = change(predicted["proposer"], tmp_path / "some.jsonl", same, rename(10))
     some.write_bytes(some.read_bytes() + b'{"key": "torn')

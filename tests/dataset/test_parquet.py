@@ -94,22 +94,10 @@ def test_rows_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, v
 
 
 def sample(count: int = 40) -> list[Row]:
-    rng = random.Random(0)
     shared = [ChatText("user", "é shared " * 9), ChatText("assistant", "")]
-    values = [
-        {
-            "prompt": [*shared[: n % 3], ChatText("user", f"own {n}")],
-            "text": f"t{n}\n\0",
-            "names": [],
-            "count": n,
-            "good": None,
-            "action": rng.choice(ACTIONS),
-            "next": [],
-            "messages": [],
-        }
-        for n in range(count)
-    ]
-    return as_rows(values)
+    same: dict[str, Any] = {"names": [], "count": 1, "good": None, "action": ACTIONS[0], "next": [], "messages": []}
+    prompts = [[*shared[: n % 3], ChatText("user", f"own {n}")] for n in range(count)]
+    return as_rows([{**same, "prompt": prompt, "text": "t\n\0"} for prompt in prompts])
 
 
 def test_order_is_that_of_the_rank_and_not_of_arrival(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import groupby
+from itertools import groupby, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +12,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset.little import calls, runs, says, seen, system, trace, user
+from dataset.little import calls, rows, runs, says, seen, system, trace, user
 from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import ActionType
 from foretrace.api.datasets import build
-from foretrace.core.errors import UsageError
-from foretrace.core.store import write_traces
+from foretrace.core.errors import BuildError, UsageError
+from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
-from foretrace.dataset.prompt_texts import (
+from foretrace.dataset.prompts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
     JOIN,
+    OWN_HEADING,
+    TOOLS_HEADING,
+    HistoryWindow,
+    PromptRenderer,
+    Prompts,
     escape_tags,
     find_side,
     frame_text,
     has_target,
     make_cut_mark,
+    make_instruction,
     make_message_text,
     make_omission_mark,
     make_shown_text,
     make_target_text,
-)
-from foretrace.dataset.prompts import (
-    OWN_HEADING,
-    TOOLS_HEADING,
-    Prompts,
-    make_instruction,
     make_token_counter,
 )
 from foretrace.dataset.settings import Window
@@ -62,12 +63,7 @@ def texts(longest: int = 6000) -> st.SearchStrategy[str]:
     )
 
 
-turns = st.one_of(
-    st.builds(says, texts()),
-    st.builds(lambda t: runs(t), texts(600)),
-    st.builds(seen, texts()),
-    st.builds(user, texts()),
-)
+turns = st.one_of(*(st.builds(make, texts()) for make in (says, seen, user)), texts(600).map(runs))
 
 
 @st.composite
@@ -223,11 +219,8 @@ def test_words_that_begin_a_reply_are_shown_only_after_it() -> None:
     assert steps == [3, 4, 7], "what is hidden from a prompt is no target with a prompt of its own"
 
 
-pieces = st.lists(
-    st.sampled_from(
-        ["<", "\\", "/", "tool_response", "tool_call", "Tool_Call", ">", "\n", "x", "<tool_call>", "</tool_response>"]
-    )
-).map("".join)
+PIECES = ["<", "\\", "/", "tool_response", "tool_call", "Tool_Call", ">", "\n", "x", "<tool_call>", "</tool_response>"]
+pieces = st.lists(st.sampled_from(PIECES)).map("".join)
 TAG = re.compile(r"</?tool_(?:call|response)", re.IGNORECASE)
 
 
@@ -257,9 +250,7 @@ def test_own_system_text_and_tools_stand_under_headings() -> None:
     one = trace("k", system("First."), system("Second."), user("x"), says("y"), tools=tools)
     head = prompts(one).render(3)[0].content
     own = f"{OWN_HEADING}First.\n\nSecond."
-    listed = (
-        '{"name":"grab","description":"Grabs.","parameters":{"type":"object","properties":{"what":{"type":"string"}}}}'
-    )
+    listed = f'{{"name":"grab","description":"Grabs.","parameters":{schema.replace(" ", "")}}}'
     assert head == f"{make_instruction('call')}{own}{TOOLS_HEADING}{listed}"
     named = trace("k", system("Use grab."), user("x"), says("y"), tools=tools)
     assert prompts(named).render(2)[0].content.endswith(listed)
@@ -271,9 +262,7 @@ def test_own_system_text_and_tools_stand_under_headings() -> None:
 def test_many_tools_are_cut_with_a_mark_and_none_is_lost_for_another() -> None:
     """Short ones stay whole, and what is cut of long ones is counted; the system text keeps its half."""
     long = json.dumps({"type": "object", "properties": {f"argument_{n}": {"type": "string"} for n in range(400)}})
-    tools = tuple(
-        ToolSpec(name=f"tool_{n}", description="Does it.", parameters=long if n % 2 else "{}") for n in range(6)
-    )
+    tools = tuple(ToolSpec(name=f"tool_{n}", parameters=long if n % 2 else "{}") for n in range(6))
     one = trace("k", system("Be good. " * 400), user("x"), says("y"), tools=tools)
     made = prompts(one, most=8192)
     head = made.render(2)[0].content
@@ -309,12 +298,6 @@ def test_the_instruction_holds_no_marker_of_a_label(target: Any) -> None:
     assert all(a in make_instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
 
 
-def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
-    one = trace("k", *[user("word " * 20)] * 300, says("a"))
-    assert not prompts(one).has_room(300)
-    assert prompts(one, most=16384).has_room(300)
-
-
 @pytest.mark.parametrize("text", ["", "a", "a" * 350, "é" * 350, "\ud800" * 7])
 def test_bytes_are_counted_and_rounded_up(text: str) -> None:
     assert make_token_counter(None).count(text) == -(-len(text.encode("utf-8", "surrogatepass")) * 2 // 7)
@@ -342,13 +325,124 @@ def test_a_build_counts_by_the_tokenizer_and_refuses_too_little_room(tokenizer: 
 
 def test_targets_are_canonical_json_of_action_tool_and_arguments() -> None:
     """Sorted keys, no spaces, further calls behind `more`; a message without a call has tool null."""
-    from foretrace.actions.taxonomy import ActionType
-
     one = calls("edit", '{"b": [1, {"z": 1, "a": "é"}], "a": 1.0}')
     text = make_target_text(one, ActionType.FILE_WRITE, "call")
     assert text == '{"action":"file_write","tool":"edit","arguments":{"a":1.0,"b":[1,{"a":"é","z":1}]}}'
-    two = Message(role="assistant", author="model", tool_calls=(*runs("ls").tool_calls, *one.tool_calls))
+    two = says("", tool_calls=(*runs("ls").tool_calls, *one.tool_calls))
     more = json.loads(make_target_text(two, ActionType.FILE_READ, "call"))["more"]
     assert more == [{"tool": "edit", "arguments": {"a": 1.0, "b": [1, {"a": "é", "z": 1}]}}]
     assert make_target_text(says("x"), ActionType.BLOCKED, "type") == '{"action":"BLOCKED"}'
     assert has_target(text) and has_target('x { "action" :  "BLOCKED" }') and not has_target('{"action":"jump"}')
+
+
+ROOM = 100
+Turns = list[tuple[str, int]]
+"""Role and tokens of each message."""
+any_turns = st.lists(st.tuples(st.sampled_from(["assistant", "user"]), st.integers(1, 40)), max_size=40)
+
+
+def make(window: Window, turns: Turns) -> HistoryWindow:
+    made = HistoryWindow(window, ROOM)
+    for role, tokens in turns:
+        made.add(role, tokens)
+    return made
+
+
+def agents(turns: Turns) -> list[int]:
+    return [at for at, (role, _) in enumerate(turns) if role == "assistant"]
+
+
+@given(windows, any_turns)
+def test_what_is_shown_fits_and_begins_with_the_agent(window: Window, turns: Turns) -> None:
+    made = make(window, turns)
+    for end in agents(turns):
+        start = made.find_start(end)
+        assert 0 <= start < end or end == 0 == start
+        assert made.count_tokens(start, end) <= ROOM
+        assert start == 0 or turns[start][0] == "assistant" or "assistant" not in dict(turns[start:end])
+
+
+@given(any_turns)
+def test_a_block_stays_until_there_is_no_room(turns: Turns) -> None:
+    made = make("blocks", turns)
+    for step, later in pairwise(agents(turns)):
+        start, after = made.find_start(step), made.find_start(later)
+        assert after >= start
+        if start == 0 or turns[start][0] == "assistant":
+            assert (after == start) == (made.count_tokens(start, later) <= ROOM)
+
+
+def test_a_turn_longer_than_half_of_the_room_is_shown_with_its_call() -> None:
+    turns = [("assistant", 30), ("user", 30), ("assistant", 30), ("user", 40), ("assistant", 1)]
+    assert make("blocks", turns).find_start(4) == 2
+    results = [("assistant", 30), *[("user", 40)] * 3, ("assistant", 1)]
+    assert make("blocks", results).find_start(4) == 2  # none has room for what follows it
+
+
+def long_trace(number: int = 0, turns: int = 60) -> Trace:
+    messages = [m for n in range(turns) for m in (runs(f"cat {number}-{n}"), seen(f"{n} line\n" * 20))]
+    name = f"{number:02d}"
+    return trace(name, user(f"Do {number}."), *messages, says("Done."), task=name, group=name)
+
+
+def flatten(prompt: list[Any]) -> str:
+    return "".join(f"<{m.role}>{m.content}" for m in prompt)
+
+
+def test_consecutive_prompts_share_their_beginning_except_at_cuts() -> None:
+    one = long_trace()
+    made = Prompts(one, "call", 2048, make_token_counter(None), "blocks")
+    steps = [index for index, message in enumerate(one.messages) if message.role == "assistant"]
+    cuts, total, cached = 0, 0, 0
+    for step, later in pairwise(steps):
+        before, after = flatten(made.render(step)), flatten(made.render(later))
+        shared = sum(1 for _ in takewhile(bool, (a == b for a, b in zip(before, after, strict=False))))
+        total, cached = total + len(after), cached + shared
+        if made.find_shown(step).start == made.find_shown(later).start:
+            assert after.startswith(before)
+        else:
+            cuts += 1
+    assert 3 < cuts < len(steps) / 5 and cached / total > 0.8
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long") / "traces"
+    write_traces([long_trace(number, 24) for number in range(8)], folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(traces: Path) -> dict[str, Path]:
+    """A dataset for each window."""
+    folders = {window: traces.parent / window for window in ("sliding", "blocks")}
+    for window, folder in folders.items():
+        build(traces, out=folder, max_context_tokens=1024, statistical_gates=False, window=window)  # type: ignore
+    return folders
+
+
+@pytest.mark.parametrize("window", ["sliding", "blocks"])
+def test_an_agent_at_work_gets_the_prompts_of_the_dataset(built: dict[str, Path], traces: Path, window: str) -> None:
+    renderer = PromptRenderer(built[window])
+    by_key = {one.key: one for one in read_traces(traces)}
+    found = list(rows(built[window], "proposer"))
+    assert len(found) > 100
+    for row in found:
+        assert renderer.render(by_key[row["key"]].messages[: row["step"]]) == row["prompt"]
+
+
+def test_what_no_prompt_can_be_rendered_for_is_refused(built: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="is not a foretrace dataset"):
+        PromptRenderer(tmp_path)
+    text = (built["blocks"] / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(text.replace("utf-8 bytes / 3.5", "tokenizer 0123"))
+    with pytest.raises(UsageError, match="are counted by tokenizer 0123, and not by utf-8 bytes"):
+        PromptRenderer(tmp_path)
+    manifest = json.loads(text)
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "versions": {}}))
+    with pytest.raises(BuildError, match="is not a foretrace dataset"):
+        PromptRenderer(tmp_path)
+    manifest["versions"]["renderer"] = "1"
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BuildError, match="are of version 1 of the renderer"):
+        PromptRenderer(tmp_path)

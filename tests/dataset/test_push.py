@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
+from foretrace.core.files import compute_sha256
 from foretrace.dataset.push import NAME, find_repositories, find_unpushed_configs, push
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
@@ -32,16 +32,11 @@ REPOSITORIES = find_repositories()
 def table(config: str, split: str, rows: int) -> pa.Table:
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
     prompt = [[{"role": "user", "content": f"{config} {split} {i} \u00e9"}] for i in range(rows)]
-    return pa.table(
-        {
-            "id": pa.array([f"{config}-{split}-{i}" for i in range(rows)]),
-            "prompt": pa.array(prompt, pa.list_(message)),
-            "logprobs": pa.array([[0.1 * i, -1.5] for i in range(rows)], pa.list_(pa.float64())),
-        }
-    )
+    ids = [f"{config}-{split}-{i}" for i in range(rows)]
+    return pa.table({"id": ids, "prompt": pa.array(prompt, pa.list_(message))})
 
 
-def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, extra: int = 0) -> Path:
+def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None) -> Path:
     """A dataset folder as `foretrace build` leaves it."""
     configs = configs or {config: SPLITS for held in REPOSITORIES.values() for config in held}
     listed: dict[str, Any] = {}
@@ -49,10 +44,10 @@ def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, ex
         (folder / config).mkdir(parents=True)
         for split in splits:
             path = f"{config}/{split}-00000-of-00001.parquet"
-            rows = {"train": 5, "validation": 2, "test": 3}[split] + extra
+            rows = {"train": 5, "validation": 2, "test": 3}[split]
             pq.write_table(table(config, split, rows), folder / path)
-            digest = hashlib.sha256((folder / path).read_bytes()).hexdigest()
-            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": {path: digest}}
+            sha256 = {path: compute_sha256(folder / path)}
+            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": sha256}
     manifest = {
         "schema_version": 1,
         "counts": {"traces": 7, "assistant_messages": 40},
@@ -136,14 +131,6 @@ def on_disk(folder: Path, configs: Iterable[str]) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def run_python(code: str, env: dict[str, str], *args: str) -> subprocess.Popen[str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS"))}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *args], env={**kept, **env}, stdout=pipe, stderr=pipe, text=True
-    )
-
-
 def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dataset: Path) -> None:
     done = push(dataset, org="acme")
     assert [p.repo_id for p in done] == [f"acme/speculative-actions-{ending}" for ending in REPOSITORIES]
@@ -162,6 +149,7 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert all(r.authorised for r in hub.requests if not r.path.startswith("/lfs-store/"))
     assert not any(r.authorised for r in hub.log("PUT"))
     assert hub.requests[0].path == "/api/whoami-v2"
+    assert all("visibility" not in r.json for r in hub.log("POST", "/repos/create"))  # the organization decides
 
 
 def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
@@ -213,43 +201,6 @@ def test_a_smaller_push_removes_what_is_gone_and_sends_only_changes(hub: FakeHub
     assert len(hub.log("POST", "/commit/")) == 1 and not hub.log("PUT")
 
 
-LOAD = """
-import json, sys
-import datasets
-datasets.disable_progress_bars()
-out = {}
-for repo_id, config in (pair.split(":") for pair in sys.argv[1:]):
-    loaded = datasets.load_dataset(repo_id, config or None)
-    out[f"{repo_id}:{config}"] = {split: rows.to_list() for split, rows in loaded.items()}
-streamed = datasets.load_dataset(sys.argv[1].split(":")[0], split="train", streaming=True)
-out["streamed"] = {"train": list(streamed)}
-print(json.dumps(out))
-"""
-
-
-@pytest.mark.slow
-def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
-    push(dataset, org="acme", private=True)
-    assert all(repo.private for repo in hub.repos.values())
-    wanted = [
-        (f"acme/speculative-actions-{ending}", config) for ending, held in REPOSITORIES.items() for config in held
-    ]
-    wanted.append((VERIFIER, ""))
-    env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
-    process = run_python(LOAD, env, *(f"{repo_id}:{config}" for repo_id, config in wanted))
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert TOKEN not in out + err
-    loaded = json.loads(out)
-    for repo_id, config in wanted:
-        name = config or "verifier"
-        rows = {
-            split: pq.read_table(dataset / name / f"{split}-00000-of-00001.parquet").to_pylist() for split in SPLITS
-        }
-        assert loaded[f"{repo_id}:{config}"] == rows
-    assert loaded["streamed"]["train"] == loaded[f"{PROPOSER}:proposer"]["train"]
-
-
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
@@ -266,13 +217,17 @@ def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path
     assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
 
 
-def test_without_a_token_or_with_a_wrong_one(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
+def test_a_wrong_token_or_organization_is_refused_before_anything_is_made(
+    hub: FakeHub, small: Path, monkeypatch: Any
+) -> None:
     text = refused(small, "acme", token="hf_wrongWrongWrongWrong")
     assert "401" in text and "HF_TOKEN" in text
-    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
+    hub.whoami |= {"orgs": [{"name": "other"}]}
+    assert "not a member of acme, only of: other" in refused(small, "acme")
+    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] * 2 and not hub.repos
     monkeypatch.delenv("HF_TOKEN")
     text = refused(small, "acme")
-    assert "HF_TOKEN" in text and "hf auth login" in text and len(hub.requests) == 1
+    assert "HF_TOKEN" in text and "hf auth login" in text and len(hub.requests) == 2
 
 
 @pytest.mark.parametrize("token", [TOKEN + "\nX-Evil: 1", TOKEN + "\x01", TOKEN + "\u2026", " " + TOKEN])
@@ -284,12 +239,6 @@ def test_token_that_no_header_can_hold_is_not_quoted(hub: FakeHub, small: Path, 
 def test_token_echoed_by_the_server_is_not_repeated(hub: FakeHub, small: Path) -> None:
     hub.fault("POST", "/commit/", status=403, body=json.dumps({"error": f"bad token\n{TOKEN}"}))
     assert "<token>" in refused(small, "acme")
-
-
-def test_a_wrong_organisation_is_refused_before_anything_is_made(hub: FakeHub, small: Path) -> None:
-    hub.whoami |= {"orgs": [{"name": "other"}]}
-    assert "not a member of acme, only of: other" in refused(small, "acme")
-    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
 
 
 REQUESTS = [
@@ -357,21 +306,11 @@ def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: P
     assert not any(hub.files(name) for name in hub.repos) and not hub.log("PUT")
 
 
-def test_without_private_the_organisation_decides(hub: FakeHub, small: Path) -> None:
-    push(small, org="acme")
-    assert "visibility" not in hub.log("POST", "/repos/create")[0].json
-
-
-PUSH = """
-import sys
-from pathlib import Path
-from foretrace.dataset.push import push
-push(Path(sys.argv[1]), org="acme")
-"""
-
-
 def test_killed_half_way_shows_nothing_and_the_next_push_finishes(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS"))}
     env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+    code = "import sys, foretrace; foretrace.push(sys.argv[1], org='acme')"
+    command, pipe = [sys.executable, "-c", code, str(dataset)], subprocess.PIPE
     arrived, go_on, puts = threading.Event(), threading.Event(), iter(range(100))
 
     def stall() -> None:
@@ -381,7 +320,7 @@ def test_killed_half_way_shows_nothing_and_the_next_push_finishes(hub: FakeHub, 
             go_on.wait(20)
 
     hub.fault("PUT", "lfs-store", times=99, act=stall)
-    process = run_python(PUSH, env, str(dataset))
+    process = subprocess.Popen(command, env=kept | env, stdout=pipe, stderr=pipe, text=True)
     assert arrived.wait(20)
     process.kill()
     out, err = process.communicate()
@@ -465,15 +404,14 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
 
 
-@pytest.mark.parametrize(
-    "held",
-    [
-        {"api_key": "9f8a7c6b5d4e3f2a1b0c9d8e7f6a5b4c"},
-        {"x": "AKIAIOSFODNN7EXAMPLX"},
-        {"ghp_" + "Zx9Kq2Lm8Vb4Nc7Tr1Wp6Ys3Hd5Jf0Ge2UaX": 1},
-    ],
-    ids=["beside its name", "a value", "a name"],
-)
+HELD: dict[str, dict[str, Any]] = {
+    "beside its name": {"api_key": "9f8a7c6b5d4e3f2a1b0c9d8e7f6a5b4c"},
+    "a value": {"x": "AKIAIOSFODNN7EXAMPLX"},
+    "a name": {"ghp_" + "Zx9Kq2Lm8Vb4Nc7Tr1Wp6Ys3Hd5Jf0Ge2UaX": 1},
+}
+
+
+@pytest.mark.parametrize("held", HELD.values(), ids=[*HELD])
 def test_secrets_in_arguments_are_found(hub: FakeHub, tmp_path: Path, held: dict[str, Any]) -> None:
     """Arguments are JSON: names are searched, and values beside their names."""
     folder = build(tmp_path / "d", configs={"trajectories": ("train",)})
@@ -482,11 +420,8 @@ def test_secrets_in_arguments_are_found(hub: FakeHub, tmp_path: Path, held: dict
     texts = [[json.dumps({"role": "assistant", "content": "", "tool_calls": [call]})]] * 5
     messages = pa.array(texts, pa.list_(pa.string())).cast(pa.list_(pa.json_()))
     pq.write_table(pa.table({"key": [f"k{n}" for n in range(5)], "step": range(5), "messages": messages}), path)
-    listed = {
-        "rows": 5,
-        "sha256": {"trajectories/" + path.name: hashlib.sha256(path.read_bytes()).hexdigest()},
-    }
-    edit(folder, configs={"trajectories": {"train": listed}})
+    sha256 = {f"trajectories/{path.name}": compute_sha256(path)}
+    edit(folder, configs={"trajectories": {"train": {"rows": 5, "sha256": sha256}}})
     assert "secrets" in refused(folder, "acme")
     assert not hub.requests
 

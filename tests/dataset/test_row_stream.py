@@ -44,13 +44,8 @@ def test_many_files_windows_and_settings(sample_traces: Path, tmp_path: Path, mo
     """The cut into files and windows is the same, and so is what each setting does."""
     monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 200)
     monkeypatch.setattr(parquet, "WINDOW_ROWS", 7)
-    more: dict[str, Any] = {
-        "target": "type",
-        "outcomes": "all",
-        "max_context_tokens": 1024,
-        "window": "blocks",
-        "seed": 3,
-    }
+    more: dict[str, Any] = {"target": "type", "outcomes": "all", "max_context_tokens": 1024, "window": "blocks"}
+    more["seed"] = 3
     shares = (0.5, 0.2, 0.3)
     foretrace.build(sample_traces, out=tmp_path / "d", statistical_gates=False, split=shares, **more)
     assert len(files(tmp_path / "d", "proposer", "train")) > 1
@@ -76,18 +71,9 @@ def test_prompts_that_a_held_out_split_has_are_left_out(tmp_path: Path) -> None:
 def of_agent(number: int) -> Trace:
     """Attempts of an agent whose tools the source does not give."""
     agent = system("You are a careful agent that books rooms and answers letters.")
-    return trace(
-        f"k{number:02d}",
-        agent,
-        user(f"Do {number}."),
-        calls(f"book_{number % 5}", {"room": number}),
-        seen("ok"),
-        runs(f"cat {number}"),
-        seen("b"),
-        says("Done."),
-        task=f"t{number}",
-        group=f"g{number}",
-    )
+    books = calls(f"book_{number % 5}", {"room": number}), seen("ok")
+    said = agent, user(f"Do {number}."), *books, runs(f"cat {number}"), seen("b"), says("Done.")
+    return trace(f"k{number:02d}", *said, task=f"t{number}", group=f"g{number}")
 
 
 def test_inferred_tools_are_told_and_corrections_win(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 import foretrace
 from foretrace.core.errors import BuildError
 
+Messages = list[dict[str, Any]]
 START, END = "<|im_start|>", "<|im_end|>"
 
 
-def chatml(messages: list[dict[str, Any]], tools: Any = None, generate: bool = False) -> str:
+def chatml(messages: Messages, tools: Any = None, generate: bool = False) -> str:
     """A template that keeps earlier turns as they were."""
     text = f"{START}system\n{json.dumps(tools)}{END}\n" if tools else ""
     for message in messages:
@@ -40,15 +41,13 @@ class FakeTokenizer:
         self._known: list[str] = []
 
     def apply_chat_template(
-        self, messages: list[dict[str, Any]], *, tools: Any, tokenize: bool, add_generation_prompt: bool
+        self, messages: Messages, *, tools: Any, tokenize: bool, add_generation_prompt: bool
     ) -> str:
         assert not tokenize
         assert tools is None or tools
         return self.template(messages, tools, add_generation_prompt)
 
-    def __call__(
-        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False
-    ) -> dict[str, list[Any]]:
+    def __call__(self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False) -> Any:
         assert not add_special_tokens
         self.seen += len(text)
         found = list(re.finditer(r"<\|\w+\|>|\n+|.", self.prefix + text))
@@ -170,13 +169,12 @@ def test_tools_are_shown_and_none_means_none():
 
 
 def test_arguments_as_text_for_a_template_that_wants_text():
-    def wants_text(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
-        return chatml(
-            [{**m, "content": m["content"] + _written(m), "tool_calls": []} for m in messages], tools, generate
-        )
+    def wants_text(messages: Messages, tools: Any, generate: bool) -> str:
+        def write(message: dict[str, Any]) -> str:
+            functions = [call["function"] for call in message.get("tool_calls", ())]
+            return message["content"] + "".join(f"@{each['name']}" + each["arguments"] for each in functions)
 
-    def _written(message: dict[str, Any]) -> str:
-        return "".join(f"@{c['function']['name']}" + c["function"]["arguments"] for c in message.get("tool_calls", ()))
+        return chatml([{**m, "content": write(m), "tool_calls": []} for m in messages], tools, generate)
 
     tokenizer = FakeTokenizer(wants_text)
     (made,) = foretrace.tokenize([row(*CHAT)], tokenizer)
@@ -186,32 +184,32 @@ def test_arguments_as_text_for_a_template_that_wants_text():
 # Templates that are refused.
 
 
-def strips_thoughts(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def strips_thoughts(messages: Messages, tools: Any, generate: bool) -> str:
     """Drops the content of all but the last message, as templates do with earlier thinking."""
     return chatml([*({**m, "content": m["content"].strip()} for m in messages[:-1]), *messages[-1:]], tools, generate)
 
 
-def drops_calls(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def drops_calls(messages: Messages, tools: Any, generate: bool) -> str:
     return chatml([{**m, "tool_calls": []} for m in messages], tools, generate)
 
 
-def drops_text_beside_calls(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def drops_text_beside_calls(messages: Messages, tools: Any, generate: bool) -> str:
     return chatml([{**m, "content": ""} if m.get("tool_calls") else m for m in messages], tools, generate)
 
 
-def drops_results(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def drops_results(messages: Messages, tools: Any, generate: bool) -> str:
     return chatml([m for m in messages if m["role"] != "tool"], tools, generate)
 
 
-def first_call_only(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def first_call_only(messages: Messages, tools: Any, generate: bool) -> str:
     return chatml([{**m, "tool_calls": m.get("tool_calls", [])[:1]} for m in messages], tools, generate)
 
 
-def python_arguments(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def python_arguments(messages: Messages, tools: Any, generate: bool) -> str:
     return chatml([{**m, "content": f"{m['content']}{m.get('tool_calls', '')}"} for m in messages], tools, generate)
 
 
-def raises(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
+def raises(messages: Messages, tools: Any, generate: bool) -> str:
     raise ValueError("roles must alternate")
 
 

@@ -71,10 +71,8 @@ def judge(task: Path, answer: str | None, root: Path) -> str:
     if answer is not None:
         (root / "root" / "solution.py").write_text(answer)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the judge needs Python 3.10
-    command = ["bash", root / "test.sh"]
-    subprocess.run(
-        command, cwd=root / "root", check=True, capture_output=True, timeout=60, env={**os.environ, "PATH": path}
-    )
+    environment: dict[str, Any] = {"cwd": root / "root", "env": {**os.environ, "PATH": path}}
+    subprocess.run(["bash", root / "test.sh"], check=True, capture_output=True, timeout=60, **environment)
     (reward,) = (root / "logs" / "verifier").iterdir()
     return reward.read_text()
 
@@ -90,12 +88,9 @@ def test_tasks_are_read_back_as_they_were(tmp_path: Path) -> None:
     report = export("builtin", format="harbor-tasks", out=tmp_path / "builtin")
     assert (report.written, getattr(report, "dropped", None)) == (18, {})
     own = write_all(tmp_path / "own", tmp_path, ROWS)
-    back = load_problems(f"harbor:{tmp_path / 'own'}", None, None)
-    assert sorted(back, key=lambda one: one.id) == sorted(own, key=lambda one: one.id)
-    builtin = load_problems("builtin", None, None)
-    assert {one.id: one for one in load_problems(f"harbor:{tmp_path / 'builtin'}", None, None)} == {
-        one.id: one for one in builtin
-    }
+    for name, problems in (("own", own), ("builtin", load_problems("builtin", None, None))):
+        back = load_problems(f"harbor:{tmp_path / name}", None, None)
+        assert sorted(back, key=lambda one: one.id) == sorted(problems, key=lambda one: one.id)
     edited = next((tmp_path / "own").glob("*/instruction.md"))
     edited.write_text("Do something else.")
     with pytest.raises(ProblemError, match=r"instruction\.md was edited, and tests/problem\.json is what counts"):
@@ -131,45 +126,32 @@ def test_an_answer_that_leaves_early_or_writes_the_reward_fails(tmp_path: Path, 
     assert judge_one(tmp_path, ROWS[2], answer) == "0\n"
 
 
-SHARED = {**ROWS[2], "setup": "class Box:\n    size = 1\n\n\ndef helper(n):\n    return n + Box.size\n"}
-RIGHT: dict[str, tuple[dict[str, Any], str]] = {
-    "a function named check": (
-        {**ROWS[2], "entry_point": "check", "setup": "", "check": "def test_it():\n    assert check(1) == 2\n"},
-        "def check(n):\n    return n + 1\n",
-    ),
+ONE_MORE = "def f(n):\n    return n + 1\n"
+RIGHT = {
     "a helper named as in the setup": (
-        {**SHARED, "check": "def test_it():\n    assert f(1) == helper(1)\n"},
+        "f(1) == helper(1)",
         "def helper(n, by):\n    return n + by\n\n\ndef f(n):\n    return helper(n, 1)\n",
     ),
-    "a variable of the tests named as in the answer": (
-        {**SHARED, "check": "step = 5\n\n\ndef test_it():\n    assert f(step) == 6\n"},
-        "step = 1\n\n\ndef f(n):\n    return n + step\n",
-    ),
-    "a class of the setup": (
-        {**SHARED, "check": "def test_it():\n    assert type(f(1)) is Box\n"},
-        "def f(n):\n    return Box()\n",
-    ),
+    "a variable of the tests named as in the answer": ("f(step) == 6", "step = 1\ndef f(n):\n    return n + step\n"),
+    "a class of the setup": ("type(f(1)) is Box", "def f(n):\n    return Box()\n"),
     "a helper of the answer that the tests use": (
-        {**SHARED, "check": "def test_it():\n    assert inverse(f(1)) == 1\n"},
-        "def inverse(n):\n    return n - 1\n\n\ndef f(n):\n    return n + 1\n",
+        "inverse(f(1)) == 1",
+        "def inverse(n):\n    return n - 1\n\n\n" + ONE_MORE,
     ),
-    "a lambda that is no test": (
-        {
-            **SHARED,
-            "check": "test_close = lambda a, b: abs(a - b) < 1\n\n\ndef test_it():\n    assert test_close(f(1), 2)\n",
-        },
-        "def f(n):\n    return n + 1\n",
-    ),
-    "prints": (
-        ROWS[2],
-        "import atexit, os\natexit.register(print, 'bye')\nos.write(1, b'\\xff')\n\n\ndef f(n):\n    return n + 1\n",
-    ),
+    "a lambda that is no test": ("test_close(f(1), 2)", ONE_MORE),
+    "prints": ("f(1) == 2", f"import atexit, os\natexit.register(print, 'bye')\nos.write(1, b'\\xff')\n{ONE_MORE}"),
+    "a function named check": ("check(1) == 2", ONE_MORE.replace("f(", "check(")),
 }
+"""What the tests assert, and an answer for which it holds."""
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_names_of_answer_and_tests_do_not_meet(tmp_path: Path, name: str) -> None:
-    row, answer = RIGHT[name]
+    asserted, answer = RIGHT[name]
+    setup = "class Box:\n    size = 1\n\n\ndef helper(n):\n    return n + Box.size\n"
+    code = f"test_close = lambda a, b: abs(a - b) < 1\nstep = 5\n\n\ndef test_it():\n    assert {asserted}\n"
+    entry_point = "check" if "def check" in answer else "f"
+    row = {**ROWS[2], "setup": setup, "check": code, "entry_point": entry_point}
     assert judge_one(tmp_path, row, answer) == "1\n"
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from hypothesis import Phase, given, settings
 
+from exports import any_traces
 from exports.any_traces import SAID
 from exports.reading import as_carried, export, read_back
 from exports.test_atif import started
@@ -53,29 +56,20 @@ def test_spans_have_ids_times_and_numbers_as_the_protocol_writes_them() -> None:
     assert tool["status"] == {"code": 2} and tool["name"] == "execute_tool run"
 
 
-def test_what_stands_behind_the_last_reply_is_kept(tmp_path: Path) -> None:
-    for tail in ((RESULT,), (RESULT, USER), (USER, USER)):
-        trace = make(USER, CALLING, *tail)
-        assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace)]
-
-
-def test_an_empty_result_without_a_call_takes_no_other_text(tmp_path: Path) -> None:
+def test_nothing_is_lost_behind_the_last_reply_or_by_clocks_that_run_backwards(tmp_path: Path) -> None:
+    """Of many traces in one file; an empty result without a call takes no other text."""
     empty = msgspec.structs.replace(RESULT, content="", prefix="", tool_call_ids=())
-    trace = make(USER, CALLING, empty, RESULT, SAID)
-    assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace)]
-
-
-def test_clocks_that_run_backwards_do_not_change_the_order(tmp_path: Path) -> None:
     times = ("2026-01-01T00:00:09Z", None, "2026-01-01T00:00:01Z", "2026-01-01T00:00:09Z")
     said = [msgspec.structs.replace(SAID, content=str(n), started=t, model_s=2.0) for n, t in enumerate(times)]
-    trace = make(USER, *said)
-    assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [trace]
+    tails = (said, *((CALLING, *tail) for tail in ((RESULT,), (RESULT, USER), (USER, USER), (empty, RESULT, SAID))))
+    many = [msgspec.structs.replace(make(USER, *tail), key=f"k{n}") for n, tail in enumerate(tails)]
+    back = read_back("otlp", export("otlp", *map(Family, many)), tmp_path)
+    assert sorted(back, key=lambda trace: trace.key) == [as_carried(trace) for trace in many]
 
 
 def test_agents_below_share_the_trace_and_lie_below_the_call(tmp_path: Path) -> None:
-    data = export(
-        "otlp", Family(make(USER, *TIMED, SAID), [Family(started("k2", "k", "a")), Family(started("k3", "k"))])
-    )
+    below = [Family(started("k2", "k", "a")), Family(started("k3", "k"))]
+    data = export("otlp", Family(make(USER, *TIMED, SAID), below))
     found = spans(data)
     (tool,) = (span for span in found if span["name"].startswith("execute_tool"))
     agents = [span for span in found if span["name"] == "invoke_agent"]
@@ -85,13 +79,22 @@ def test_agents_below_share_the_trace_and_lie_below_the_call(tmp_path: Path) -> 
     assert {(t.key, t.parent.key if t.parent else None) for t in back} == {("k", None), ("k2", "k"), ("k3", "k")}
 
 
-def test_many_traces_in_one_file_stay_apart(tmp_path: Path) -> None:
-    many = [msgspec.structs.replace(make(USER, *TIMED, SAID), key=f"k{n}") for n in range(5)]
-    back = read_back("otlp", export("otlp", *map(Family, many)), tmp_path)
-    assert sorted(t.key for t in back) == [t.key for t in many]
-    assert all(len(t.messages) == 4 for t in back)
-
-
 def test_a_trace_without_a_model_call_has_no_span() -> None:
     silent: Trace = make(USER, Message(role="assistant", author="demo", content="So."))
     assert make_format("otlp").write(Family(silent)) == Drop("no_model_call")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exported")
+
+
+@settings(phases=[Phase.generate], max_examples=12)  # examples are large: shrinking them takes minutes
+@given(any_traces.traces())
+def test_a_trace_comes_back_as_it_was(folder: Path, trace: Trace) -> None:
+    data = export("otlp", Family(trace))
+    (back,) = map(as_carried, read_back("otlp", data, folder))
+    carried = as_carried(trace)
+    assert back.messages == carried.messages
+    assert msgspec.structs.replace(back, messages=()) == msgspec.structs.replace(carried, messages=())
+    assert export("otlp", Family(back)) == data, "an export of an export"

@@ -40,9 +40,6 @@ def test_entries_follow_one_another(tmp_path: Path) -> None:
     assert (call.name, json.loads(call.arguments), back.messages[2].reasoning) == ("run", {"x": 1}, "Hm.")
     assert back.tools == trace.tools
     assert [m.started for m in back.messages] == [None, None, "2026-01-01T00:00:01+00:00", None, None]
-
-
-def test_a_time_that_is_not_known_stays_unknown(tmp_path: Path) -> None:
     (back,) = read_back("pi", export("pi", Family(make(USER, SAID))), tmp_path)
     assert [m.started for m in back.messages] == [None, None] and back.provenance.created_at is None
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import Phase, given, settings
+from msgspec.structs import replace
 
 from exports import any_traces
 from exports.any_traces import SAID
@@ -62,13 +62,12 @@ def test_any_trace_keeps_its_turns_and_is_stable(name: str) -> None:
     @given(any_traces.traces(outcome=Outcome(success=True, reward=0.5)))
     def check(trace: Trace) -> None:
         calls = tuple(ToolCall(name="run", arguments=text) for text in ('{"a": 1}', "{}"))
+        plain: dict[str, Any] = {"parts": (), "continues": False}
         said = tuple(
-            msgspec.structs.replace(
-                m, parts=(), continues=False, tool_calls=calls[: len(m.tool_calls)], tool_call_ids=m.tool_call_ids[:1]
-            )
+            replace(m, **plain, tool_calls=calls[: len(m.tool_calls)], tool_call_ids=m.tool_call_ids[:1])
             for m in trace.messages
         )
-        trace = msgspec.structs.replace(trace, messages=said)
+        trace = replace(trace, messages=said)
         if make_format(name).write(Family(trace)) == Drop("unanswered_calls"):
             return
         data = export(name, Family(trace))
@@ -88,8 +87,8 @@ def test_any_trace_keeps_its_turns_and_is_stable(name: str) -> None:
 
 
 def test_openai_says_what_is_to_be_learned_and_nothing_that_it_does_not_know() -> None:
-    demo = msgspec.structs.replace(SAID, author="demo")
-    never, always = (msgspec.structs.replace(SAID, train=train) for train in (False, True))
+    demo = replace(SAID, author="demo")
+    never, always = (replace(SAID, train=train) for train in (False, True))
     made = row("openai", make(USER, demo, USER, never, USER, always, USER, SAID))
     assert made.keys() == {"messages", "tools"}
     assert [m.get("weight") for m in made["messages"] if m["role"] == "assistant"] == [0, 0, 1, None]
@@ -98,11 +97,11 @@ def test_openai_says_what_is_to_be_learned_and_nothing_that_it_does_not_know() -
 
 
 def test_openai_answers_each_call_and_has_no_result_without_one() -> None:
-    both = msgspec.structs.replace(CALLING, tool_calls=(CALL, msgspec.structs.replace(CALL, id="b")))
-    one = msgspec.structs.replace(RESULT, tool_call_ids=("a", "b"))
+    both = replace(CALLING, tool_calls=(CALL, replace(CALL, id="b")))
+    one = replace(RESULT, tool_call_ids=("a", "b"))
     made = row("openai", make(USER, both, one))["messages"]
     assert [(m["role"], m.get("tool_call_id")) for m in made[2:]] == [("tool", "a"), ("tool", "b")]
-    alone = make(USER, SAID, msgspec.structs.replace(RESULT, tool_call_ids=()), SAID)
+    alone = make(USER, SAID, replace(RESULT, tool_call_ids=()), SAID)
     assert row("openai", alone)["messages"][2] == {"role": "user", "content": "OBSERVATION:\nok"}
     for name in ("openai", "verifiers_sft"):
         found = [make_format(name).write(Family(trace)) for trace in (alone, make(USER, both, one))]
@@ -117,7 +116,7 @@ def test_openai_has_a_call_without_a_result_in_the_last_message_only() -> None:
 def test_an_image_that_can_be_fetched_is_kept_and_any_other_is_lost() -> None:
     parts = (Part(type="image_url", ref="https://x/1.png", at=2), Part(type="file", ref="a.csv"))
     for kept, lost in ((parts[:1], 0), (parts, 1)):
-        trace = make(msgspec.structs.replace(USER, content="abcd", parts=kept), SAID)
+        trace = make(replace(USER, content="abcd", parts=kept), SAID)
         done = make_format("openai").write(Family(trace))
         assert isinstance(done, Exported) and done.lost["messages.parts"] == lost
         content = json.loads(done.data)["messages"][0]["content"]
@@ -134,22 +133,20 @@ def test_verifiers_rows_have_the_columns_of_its_own_export() -> None:
     failed = make(USER, SAID, outcome=Outcome(status="error"))
     assert make_format("verifiers_sft").write(Family(failed)) == Drop("ended_in_error")
     broken = ToolCall(id="a", name="run", arguments="{}", error="no_json", extra={"raw": '{"x": '})
-    said = msgspec.structs.replace(CALLING, tool_calls=(broken,))
+    said = replace(CALLING, tool_calls=(broken,))
     assert make_format("verifiers_sft").write(Family(make(USER, said))) == Drop("unreadable_arguments")
 
 
 def test_sharegpt_leaves_calls_that_can_be_read_as_they_stand() -> None:
     text = 'So:\n<tool_call>\n{"name":"run","arguments":{"x":1}}\n</tool_call>'
-    written = msgspec.structs.replace(CALL, id="", span=(4, len(text)))
-    said = msgspec.structs.replace(CALLING, content=text, tool_calls=(written,))
+    written = replace(CALL, id="", span=(4, len(text)))
+    said = replace(CALLING, content=text, tool_calls=(written,))
     turns = row("sharegpt", make(SYSTEM, USER, said, RESULT, SAID))["conversations"]
     assert [turn["from"] for turn in turns] == ["system", "human", "gpt", "observation", "gpt"]
     assert turns[2]["value"] == text
     native = row("sharegpt", make(USER, CALLING, RESULT))["conversations"][1]["value"]
     assert native == 'Let me see.\n<tool_call>\n{"name": "run", "arguments": {"x": 1}}\n</tool_call>'
-    other = msgspec.structs.replace(
-        said, content="```sh\nls\n```", tool_calls=(msgspec.structs.replace(written, span=(0, 12)),)
-    )
+    other = replace(said, content="```sh\nls\n```", tool_calls=(replace(written, span=(0, 12)),))
     assert "```" not in row("sharegpt", make(USER, other))["conversations"][1]["value"]
 
 
@@ -163,9 +160,7 @@ def test_rows_are_loaded_by_datasets(tmp_path: Path) -> None:
     other = ToolSpec(name="other", parameters='{"type": "object", "properties": {"x": {"type": "integer"}}}')
     for name in ("sharegpt", "verifiers_sft"):
         plain, odd = make(SYSTEM, USER, CALLING, RESULT, SAID), make(USER, SAID)
-        data = export(name, Family(plain), Family(msgspec.structs.replace(odd, tools=(other,))))
+        data = export(name, Family(plain), Family(replace(odd, tools=(other,))))
         (tmp_path / f"{name}.jsonl").write_bytes(data)
-        table = datasets.load_dataset(
-            "json", data_files=str(tmp_path / f"{name}.jsonl"), split="train", cache_dir=str(tmp_path / "cache")
-        )
-        assert len(table) == 2
+        options = {"data_files": str(tmp_path / f"{name}.jsonl"), "cache_dir": str(tmp_path / "cache")}
+        assert len(datasets.load_dataset("json", split="train", **options)) == 2

@@ -1,31 +1,45 @@
-"""Pages of traces: what is in them, where they go, and what they refuse."""
+"""Pages: what is in them is data, whatever stands in it; where they go, and what they refuse."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import foretrace
 from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, ToolCall
-from foretrace.report.page import SinglePage
+from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
+from foretrace.report.page import SinglePage, make_data_block, make_data_script
 from foretrace.report.view import write_view
-from report.hostile_traces import make_long_trace, make_odd_traces, make_trace
-from report.test_page_data import _unescape
+from report.hostile_fields import fill, list_names, list_texts, make_filled_trace
+from report.hostile_traces import ANSI, MARKUP, RTL, make_long_trace, make_odd_traces, make_trace
+
+
+def read_script(script: str, name: str) -> Any:
+    """What a browser would read: the literal between single quotes, then its JSON."""
+    found = re.fullmatch(rf"foretrace\.take\('{name}', '((?:[^'\\\n\u2028\u2029]|\\.)*)'\);\n", script)
+    assert found, script
+    return json.loads(re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|.)", _unescape, found[1]))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1][1:], 16)) if len(match[1]) > 1 else match[1]
 
 
 def read_data(page: Path, name: str) -> Any:
     """One value of a folder's page, as the page reads it."""
-    script = (page / "data" / f"{name}.js").read_text()
-    inside = script.removeprefix(f"foretrace.take('{name}', '").removesuffix("');\n")
-    return json.loads(re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|.)", _unescape, inside))
+    return read_script((page / "data" / f"{name}.js").read_text(), name)
 
 
 def read_block(page: Path, name: str) -> Any:
@@ -113,8 +127,8 @@ def test_two_runs_stand_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_page_takes_the_place_of_a_page_only(traces: Path, tmp_path: Path) -> None:
-    own, other = tmp_path / "v", tmp_path / "other"
-    foretrace.view(traces, out=own)
+    own, other = tmp_path / os.fsdecode(b"odd-\xff"), tmp_path / "other"
+    assert foretrace.view(traces, out=own).listed == 6
     (own / "data" / "old.js").write_text("")
     foretrace.view(traces, out=own)
     assert not (own / "data" / "old.js").exists()
@@ -149,33 +163,14 @@ def test_the_current_folder_is_no_place_for_a_page(
     assert (tmp_path / "empty").is_dir() and not list(tmp_path.glob(".*.partial"))
 
 
-def test_names_that_are_not_text(traces: Path, tmp_path: Path) -> None:
-    odd = tmp_path / os.fsdecode(b"odd-\xff")
-    assert foretrace.view(traces, out=odd).listed == 6
-
-
-def rewrite_records(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change each record as a newer version might have written it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for path in folder.glob("shard-*/*.parquet"):
-        table = pq.read_table(path)
-        records = [json.loads(record) for record in table["record"].to_pylist()]
-        for record in records:
-            change(record)
-        column = pa.array([json.dumps(record).encode() for record in records], table["record"].type)
-        pq.write_table(table.set_column(table.column_names.index("record"), "record", column), path)
-
-
 def test_a_trace_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """As a newer version might have written it."""
     write_traces([make_long_trace(2, key) for key in ("good", "worse")], tmp_path / "traces")
-
-    def change(record: dict[str, Any]) -> None:
-        if record["key"] == "worse":
-            record["messages"][0]["role"] = "critic"
-
-    rewrite_records(tmp_path / "traces", change)
+    for path in (tmp_path / "traces").glob("shard-*/*.parquet"):
+        table = pq.read_table(path)
+        newer = [r.replace(b'"user"', b'"critic"') if b'"worse"' in r else r for r in table["record"].to_pylist()]
+        column = pa.array(newer, table["record"].type)
+        pq.write_table(table.set_column(table.column_names.index("record"), "record", column), path)
     report = foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     assert (report.listed, report.unreadable) == (1, 1)
     meta = read_data(tmp_path / "v", "meta")
@@ -188,3 +183,37 @@ def test_more_traces_than_a_file_can_list_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="300 traces are too many for one file; write a folder with out='view'"):
         write_view([tmp_path / "traces"], lambda: SinglePage(tmp_path / "r.html", limit=100_000), lambda *_: None)
     assert not (tmp_path / "r.html").exists()
+
+
+TEXTS = [MARKUP, ANSI, RTL, "\\", "'", '\\"', "\u2028", "\ud800 alone", "</ScRiPt", "<!--<script>", "", "\x00"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_script_and_a_block_say_what_was_given(text: str) -> None:
+    script, block = make_data_script("n", {text: [text]}), make_data_block("n", {text: [text]})
+    inside = block.removeprefix('<script type="application/json" data-name="n">').removesuffix("</script>\n")
+    assert "<" not in script + inside and "\u2028" not in inside
+    assert read_script(script, "n") == json.loads(inside) == {text: [text]}
+
+
+@pytest.mark.parametrize("record", [Trace, Prediction, PredictionsHeader, ScoreReport, ReplayReport])
+def test_every_text_of_a_record_can_be_filled(record: type) -> None:
+    filled = msgspec.to_builtins(msgspec.convert(fill(record), record))
+    found = {text.split("»")[0].removeprefix("«") for text in list_texts(filled) if text.startswith("«")}
+    assert found == set(list_names(record)) != set()
+
+
+def test_every_text_of_a_trace_is_in_the_page_and_none_is_markup(tmp_path: Path) -> None:
+    trace = make_filled_trace("a", success=True)
+    write_traces([trace], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    foretrace.view(tmp_path / "traces", single=tmp_path / "r.html")
+    texts = list_texts(msgspec.to_builtins(trace))
+    wanted = {text for text in texts if "«" in text and text != trace.id}  # the store computes the id
+    for facts in (read_data(tmp_path / "v", "traces-0")[0], read_block(tmp_path / "r.html", "traces-0")[0]):
+        assert wanted <= set(list_texts(facts["trace"]))
+    pages = [tmp_path / "r.html", *(tmp_path / "v").rglob("*.js"), tmp_path / "v" / "index.html"]
+    for page in pages:
+        if page.name != "view.js":
+            text = page.read_text()
+            assert [markup for markup in ("<script>w", "<img", "<svg", "<a href='j") if markup in text] == [], page

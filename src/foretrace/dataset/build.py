@@ -26,23 +26,13 @@ from foretrace.core.store import TraceStore
 from foretrace.dataset.card import make_card
 from foretrace.dataset.demonstration import refuse_demo_traces
 from foretrace.dataset.difficulty import measure_difficulty
-from foretrace.dataset.exact_gates import (
-    UNREAD_REMEDY,
-    ShardCheck,
-    check_shards,
-    make_exact_gates,
-    make_unread_gate,
-)
+from foretrace.dataset.exact_gates import UNREAD_REMEDY, ShardCheck, check_shards, make_exact_gates, make_unread_gate
 from foretrace.dataset.parquet import SelectionResult, remove_families, write_selected
 from foretrace.dataset.plan import BuildPlan, check_room, make_empty_error, make_jobs, plan_build
 from foretrace.dataset.prompt_digests import Digests, merge_digests
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes, make_gate
-from foretrace.dataset.recipes.proposer_mistakes import (
-    MistakeCandidate,
-    choose_mistakes,
-    make_mistakes,
-)
+from foretrace.dataset.recipes.proposer_mistakes import MistakeCandidate, choose_mistakes, make_mistakes
 from foretrace.dataset.recipes.verifier import PAIRED
 from foretrace.dataset.report import (
     BuildCounts,
@@ -54,11 +44,7 @@ from foretrace.dataset.report import (
     make_manifest,
 )
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import (
-    ShardJob,
-    ShardResult,
-    build_shards,
-)
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards
 from foretrace.dataset.statistical_gates import make_statistical_gates
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.in_order import Job, jobs_at_once, run_in_order
@@ -165,7 +151,6 @@ class _Builder:
         self._selected = [name for name, config in self._configs.items() if config.selector is not None]
         """The configs whose rows are chosen in the end."""
         self.folder = self._make_folder()
-        """The dataset being built."""
 
     def _make_folder(self) -> Path:
         """A folder for the output of the jobs. The name is new, because a lost worker or one of a killed build may
@@ -257,14 +242,11 @@ class _Builder:
             (before / name).rename(self.folder / name)
 
     def _open_pool(self, jobs: int) -> AbstractContextManager[Pool | None]:
-        tokenizer = self._settings.tokenizer
+        reads = [store.folder / "manifest.json" for store in self._stores]
         return self._engine.open_pool(
             useful=jobs,
             writes=[self._staging],
-            reads=[
-                *(store.folder / "manifest.json" for store in self._stores),
-                *([Path(tokenizer)] if tokenizer else []),
-            ],
+            reads=[*reads, Path(self._settings.tokenizer)] if self._settings.tokenizer else reads,
             small=not any(":" in name for name in self._settings.recipes),
             helps=True,
         )
@@ -327,7 +309,6 @@ class _Builder:
         return built
 
     def _run(self, pool: Pool | None, doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[Any]:
-        """The result of each job, in their order."""
         self._progress(doing, 0, len(jobs))
         results = run_in_order(pool, (Job(function, (job,), 1) for job in jobs), jobs_at_once(pool))
         for done, result in enumerate(results, start=1):

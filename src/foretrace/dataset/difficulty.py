@@ -51,7 +51,6 @@ class UnreadPair(NamedTuple):
     rejected: str
 
     def read(self) -> ShallowPair:
-        """The pair as the shallow model sees it."""
         return ShallowPair(self.place, self.group, compare_shallowly(self.prompt, self.chosen, self.rejected))
 
 

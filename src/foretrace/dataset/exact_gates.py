@@ -7,6 +7,7 @@ it takes rendering it again, which is done for the tasks that `is_rechecked` dra
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,7 @@ from foretrace.dataset.prompt_digests import (
     pack_digests,
     unpack_digests,
 )
-from foretrace.dataset.prompt_texts import has_target
-from foretrace.dataset.prompts import Prompts, count_lengths, make_instruction, make_token_counter
+from foretrace.dataset.prompts import Prompts, count_lengths, has_target, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import Config, Gate, RowCheck, RowGroup, load_configs, make_gate
 from foretrace.dataset.report import BuildCounts, DataFile
 from foretrace.dataset.settings import SPLITS
@@ -45,25 +45,18 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Results of reading back the files of one shard job. Lists name rows as `config/split key step`."""
 
     groups: dict[str, set[str]] = {}
-    """By split."""
     keys: dict[str, set[str]] = {}
-    """Keys of traces by split."""
     digests: dict[str, Digests] = {}
-    """Digests of prompts by split."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Rows found, by config."""
     prompts: int = 0
-    """Rows with a prompt."""
     rechecked: int = 0
     """Those of them whose prompt was rendered again."""
     max_prompt_tokens: int = 0
-    """Tokens of the longest prompt."""
     prompt_tokens: dict[str, Counter[int]] = {}
     """Rows by length of the prompt (`count_lengths`), for each config whose rows are all kept."""
     changed: list[str] = []
     """Rows whose prompt depends on later messages, or differs from the trace."""
     with_target: list[str] = []
-    """Rows with target text in the prompt."""
     too_long: list[str] = []
     checks: list[RowCheck] = []
     """The checks of the configs, in the order of the configs."""
@@ -81,7 +74,6 @@ class _ShardChecker:
         self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._digests: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
-        """The rows whose prompts are rendered again."""
         self._counter = make_token_counter(job.settings.tokenizer)
         instruction = make_instruction(job.settings.target)
         self._count_tokens = functools.lru_cache(MAX_TEXTS)(self._counter.count_message)
@@ -187,12 +179,12 @@ def make_exact_gates(
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.digests[split] for check in checks]) for split in SPLITS}
-    shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
+    shared = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
     by_config = zip(*(check.checks for check in checks), strict=True)
     return [
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
-        _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
+        _make_disjoint_gate("prompts_disjoint", prompts, shared),
         make_copies_gate(selection.kept_together, keys),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
@@ -200,7 +192,7 @@ def make_exact_gates(
     ]
 
 
-_TWO_SPLITS = [("train", "validation"), ("train", "test"), ("validation", "test")]
+_TWO_SPLITS = [*itertools.combinations(SPLITS, 2)]
 
 
 def _make_disjoint_gate(name: str, splits: Mapping[str, Collection[object]], shared: list[str]) -> Gate:
@@ -257,7 +249,6 @@ UNREAD_REMEDY: Parts = (
 
 
 def make_unread_gate(counts: BuildCounts, *, is_allowed: bool) -> Gate:
-    """The verdict over all shard jobs."""
     unread = counts.unread.total()
     failed = unread > MAX_UNREAD_SHARE * counts.steps and not is_allowed
     sources = ", ".join(f"{source} {count}" for source, count in sorted(counts.unread.items()))

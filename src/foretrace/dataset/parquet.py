@@ -12,7 +12,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,9 +62,11 @@ class RowWindow:
         values = dict(row.values)
         for name, kind in self._config.columns.items():
             if kind == "messages":
-                self._measure(text for _, text in values[name])
+                new = {text for _, text in values[name]} - self._texts
+                self._texts |= new
+                self._size += sum(map(len, new))
             elif kind == "json_list":
-                values[name] = [_encode_json(value) for value in values[name]]
+                values[name] = [msgspec.json.encode(value).decode() for value in values[name]]
                 self._size += sum(map(len, values[name]))  # each row has its own copy
         self._rows.append((find_rank(self._seed, row), values))
 
@@ -74,16 +76,6 @@ class RowWindow:
         values = [values for _, values in self._rows]
         self._rows, self._texts, self._size = [], set(), 0
         return values
-
-    def _measure(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            if text not in self._texts:
-                self._texts.add(text)
-                self._size += len(text)
-
-
-def _encode_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 class TableWriter:
@@ -264,7 +256,6 @@ def _make_group(table: Any, config: Config) -> RowGroup:
 
 
 def read_rows(path: Path, config: Config) -> Iterator[dict[str, Any]]:
-    """Read such a file row by row."""
     for group in read_groups(path, config):
         for values in zip(*map(group.read, config.columns), strict=True):
             yield dict(zip(config.columns, values, strict=True))
@@ -282,11 +273,8 @@ def read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
 
 
 class SelectionResult(msgspec.Struct, frozen=True):
-    """The result of `write_selected`."""
-
     rows: int
     prompts: Digests
-    """Digests of the rows' prompts."""
     prompt_tokens: Counter[int]
     """Rows by length of the prompt (`count_lengths`)."""
 

@@ -3,6 +3,7 @@ on the traces and the settings."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -20,11 +21,7 @@ from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompts import make_instruction, make_token_counter
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import (
-    ShardJob,
-    examine_shards,
-    infer_tools_of_shards,
-)
+from foretrace.dataset.shard_job import ShardJob, examine_shards, infer_tools_of_shards
 from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, select_traces
 
 
@@ -45,11 +42,8 @@ def assign_splits(
             groups.
     """
     places = {group: hash_fraction("split", str(seed), group) for group in sorted(groups)}
-    bounds: dict[str, tuple[float, float]] = {}
-    low = 0.0
-    for name, share in zip(SPLITS, shares, strict=True):
-        bounds[name] = (low, low + share)
-        low += share
+    ends = itertools.accumulate(shares, initial=0.0)
+    bounds: dict[str, tuple[float, float]] = dict(zip(SPLITS, itertools.pairwise(ends), strict=True))
     result = {group: _find_split(place, bounds) for group, place in places.items()}
     warnings: list[str] = []
     for name, share in zip(SPLITS, shares, strict=True):
@@ -62,7 +56,8 @@ def assign_splits(
             too_few = f"too few groups ({len(filled)}); add traces of other repositories or tasks to fill it"
             warnings.append(f"split {name} is empty: {too_few}")
             continue
-        nearest = min(movable, key=lambda g: (_measure_distance(places[g], bounds[name]), g))
+        low, high = bounds[name]
+        nearest = min(movable, key=lambda g: (max(low - places[g], places[g] - high, 0.0), g))
         warnings.append(
             f"split {name} would have been empty: group {nearest!r}, nearest to its range, moved there "
             f"from {result[nearest]}"
@@ -74,10 +69,6 @@ def assign_splits(
 def _find_split(place: float, bounds: dict[str, tuple[float, float]]) -> str:
     inside = [name for name, (low, high) in bounds.items() if low <= place < high]
     return inside[0] if inside else max((n for n, (a, b) in bounds.items() if b > a), key=lambda n: bounds[n][1])
-
-
-def _measure_distance(place: float, bounds: tuple[float, float]) -> float:
-    return max(bounds[0] - place, place - bounds[1], 0.0)
 
 
 MESSAGES_PER_JOB = 24_000

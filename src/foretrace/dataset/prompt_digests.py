@@ -49,7 +49,6 @@ def _join_initials(roles: tuple[str, ...]) -> bytes:
 
 
 def pack_digests(digests: Collection[bytes]) -> Digests:
-    """The digests as a sorted array."""
     return np.frombuffer(b"".join(sorted(digests)), dtype=">u8")
 
 

@@ -32,7 +32,6 @@ class ProposerGuesses(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        """Number of steps with a guess."""
         return sum(file["steps"] for file in self.files)
 
     def share_out(self, stores: Sequence[TraceStore], shards: Sequence[Iterable[int]]) -> list[GuessesByKey]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -82,30 +82,17 @@ class PushReport(Report, list[PushedRepository]):
     """The repositories pushed to."""
 
 
-class _RepositoryPlan(msgspec.Struct, frozen=True):
-    """The contents of one repository: path -> a file on disk or the bytes themselves."""
-
-    repo_id: str
+class _RepositoryPlan(NamedTuple):
+    pushed: PushedRepository
+    """As in a dry run."""
     configs: list[str]
     """Configs that it may hold."""
     contents: dict[str, Path | bytes]
-    rows: int
-    private: bool
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.contents.values())
+    """By path: a file on disk, or the bytes themselves."""
 
     def __str__(self) -> str:
-        files, rows = count_things(len(self.contents), "file"), count_things(self.rows, "row")
-        return f"{files}, {rows}, {self.bytes:,} bytes to {self.repo_id}"
-
-    def make_report(
-        self, endpoint: str, revision: str | None, commit: str | None, *, skipped: bool = False
-    ) -> PushedRepository:
-        branch = "" if revision is None else f"/tree/{revision}"
-        url, files = f"{endpoint}/datasets/{self.repo_id}{branch}", tuple(sorted(self.contents))
-        return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped, self.private)
+        files, rows = count_things(len(self.contents), "file"), count_things(self.pushed.rows, "row")
+        return f"{files}, {rows}, {self.pushed.bytes:,} bytes to {self.pushed.repo_id}"
 
 
 def push(
@@ -162,20 +149,21 @@ def push(
     if demonstration := describe_demonstration(json.loads(raw)):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest.gates, allow_undecided=allow_undecided)
-    plans = list(_plan_repositories(dataset, held, manifest, raw, private))
+    base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    url = f"{base}/datasets/{{}}" + ("" if revision is None else f"/tree/{revision}")
+    plans = list(_plan_repositories(dataset, held, manifest, raw, url, private))
     if not plans:
         raise PushError(f"{dataset}: holds no rows of a config that has a repository: nothing to push")
     _refuse_secrets(dataset, plans)
     if dry_run:
-        base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
             progress(f"would push {plan}")
-        return PushReport(plan.make_report(base, revision, None) for plan in plans)
+        return PushReport(plan.pushed for plan in plans)
     hub = _Hub(token, progress, revision)
     hub.check_access(next(iter(held)).partition("/")[0])
     # create and check every repository before changing any
-    heads = {plan.repo_id: hub.prepare(plan.repo_id, private=plan.private) for plan in plans}
-    return PushReport(hub.commit(plan, heads[plan.repo_id]) for plan in plans)
+    heads = [hub.prepare(plan.pushed.repo_id, private=private) for plan in plans]
+    return PushReport(map(hub.commit, plans, heads))
 
 
 def _check_name(text: str, given: Setting, *, is_whole: bool = True) -> None:
@@ -200,7 +188,6 @@ def find_unpushed_configs(dataset: Path) -> list[str]:
 class _Split(msgspec.Struct):
     rows: int
     sha256: dict[str, str]
-    """By file."""
 
 
 class _Gate(msgspec.Struct):
@@ -238,7 +225,7 @@ def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool
 
 
 def _plan_repositories(
-    dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes, private: bool
+    dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes, url: str, private: bool
 ) -> Iterator[_RepositoryPlan]:
     """The repositories for this folder, given their configs by id, after checking every file against the manifest."""
     for config in {config for held in repositories.values() for config in held}:
@@ -261,7 +248,10 @@ def _plan_repositories(
             contents["eval.yaml"] = evaluation.encode()
         splits = [split for of_config in present.values() for split in of_config.values()]
         contents |= {path: dataset / path for split in splits for path in split.sha256}
-        yield _RepositoryPlan(repo_id, held, contents, sum(split.rows for split in splits), private)
+        size = sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in contents.values())
+        files, rows = tuple(sorted(contents)), sum(split.rows for split in splits)
+        pushed = PushedRepository(repo_id, url.format(repo_id), None, files, size, rows, False, private)
+        yield _RepositoryPlan(pushed, held, contents)
 
 
 def _read_references(dataset: Path) -> References | None:
@@ -379,11 +369,9 @@ class _Hub:
     def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-        api, repo_id = self._api, plan.repo_id
-        settings: dict[str, Any] = {
-            "repo_type": "dataset",
-            "commit_message": f"Push {count_things(plan.rows, 'row')} with foretrace",
-        }
+        api, repo_id = self._api, plan.pushed.repo_id
+        message = f"Push {count_things(plan.pushed.rows, 'row')} with foretrace"
+        settings: dict[str, Any] = {"repo_type": "dataset", "commit_message": message}
         self._report(f"pushing {plan}")
         configs = "|".join(map(re.escape, plan.configs))
 
@@ -398,7 +386,7 @@ class _Hub:
         made = self._call(f"pushing {repo_id}", send)
         skipped = made.oid == before
         self._report(f"{repo_id}: {'no change' if skipped else f'commit {made.oid[:8]}'}")
-        return plan.make_report(self._api.endpoint, self._revision, made.oid, skipped=skipped)
+        return msgspec.structs.replace(plan.pushed, commit=made.oid, skipped=skipped)
 
     def _call(self, what: str, do: Callable[[], _T]) -> _T:
         """Call the client, which retries uploads itself; a failure becomes one line."""

@@ -26,14 +26,10 @@ from foretrace.encodings.unread_calls import find_unread_calls
 
 _T = TypeVar("_T")
 _SHOWN_CHARS = 100
-"""Characters shown from the end of a message whose call was not read."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file of rows."""
-
     job: int
-    """Number of the job that wrote it."""
     config: str
     split: str
     name: str
@@ -42,8 +38,6 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Origin(NamedTuple):
-    """Where a trace comes from."""
-
     source: str
     license: str
     revision: str
@@ -53,19 +47,14 @@ class Origin(NamedTuple):
 
 
 class BuildCounts(msgspec.Struct, kw_only=True):
-    """The counts of one shard job, or of all of them."""
-
     outcomes: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Attempts by outcome."""
     origins: Counter[Origin] = msgspec.field(default_factory=Counter[Origin])
     duplicates: int = 0
     """Traces found in two inputs with the same key."""
     redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Removed secrets and user names, by type."""
     transforms: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Traces by earlier changes made to them: `Provenance.transforms`."""
     unredacted: int = 0
-    """Traces that were not searched for secrets."""
     of_demo_model: int = 0
     steps: int = 0
     """Assistant messages."""
@@ -76,18 +65,14 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """The first of these calls."""
     actions: dict[str, Counter[str]] = {}
     """Labeled steps of wanted attempts, by split and action."""
     drops: dict[str, Counter[str]] = {}
-    """Drops by config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows that the recipes made, by config. A selector may have left some out."""
     strengths: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
-    """Pairs by family and strength."""
 
     def add(self, other: BuildCounts) -> None:
-        """Add the counts of a further job."""
         for name in self.__struct_fields__:
             own, more = getattr(self, name), getattr(other, name)
             if isinstance(own, Counter):
@@ -99,7 +84,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
                 setattr(self, name, own + more)
 
     def count_trace(self, trace: Trace) -> None:
-        """Count a trace that is used."""
         origin, redacted = trace.provenance, read_redactions(trace)
         self.outcomes[OUTCOME_NAMES[trace.outcome.success]] += 1
         self.origins[
@@ -116,7 +100,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
                 self.unread_rows[f"{trace.key} {index} {text!r}"] += 1
 
     def count_families(self) -> Counter[str]:
-        """Pairs by family."""
         families = Counter[str]()
         for (family, _), pairs in self.strengths.items():
             families[family] += pairs

@@ -76,7 +76,6 @@ class RowStream:
             warnings.warn("; ".join([f"no row of {self._split}", *self._told]), ForetraceWarning, stacklevel=2)
 
     def _find_held_out_prompts(self) -> set[bytes]:
-        """Prompts that are kept by a more held-out split."""
         found: set[bytes] = set()
         for split in SPLITS[SPLITS.index(self._split) + 1 :]:
             for job in self._jobs:

@@ -17,7 +17,6 @@ SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
 OUTCOME_NAMES = {True: "success", False: "failed", None: "unknown"}
-"""Names of outcomes, by whether the attempt succeeded."""
 Dedup = Literal["keep-best"]
 Window = Literal["sliding", "blocks"]
 
@@ -100,7 +99,6 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")
 
     def read_corrections(self) -> Corrections | None:
-        """The corrections, if there are any."""
         return None if self.corrections is None else read_corrections(Path(self.corrections))
 
     def _check_filters(self) -> None:

@@ -28,12 +28,7 @@ from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.proposer_guesses import GuessesByKey
-from foretrace.dataset.recipes.attempts import (
-    Attempt,
-    Mistake,
-    TaskAttempts,
-    select_targets,
-)
+from foretrace.dataset.recipes.attempts import Attempt, Mistake, TaskAttempts, select_targets
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.report import BuildCounts, DataFile
@@ -48,22 +43,18 @@ _decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
 class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of one job."""
-
     number: int
     count: int
     """Number of jobs of the build."""
     stores: tuple[str, ...]
     shards: tuple[int, ...]
     folder: str = ""
-    """Where to write the dataset's files."""
     benchmarks: str = ""
     """The file written by `write_benchmarks`."""
     labels: str = ""
     """The file with the labels of its traces, by id: written when the traces are examined, read when rows are built."""
     settings: BuildSettings
     splits: dict[str, str] = {}
-    """Split of each group."""
     selection: TraceSelection = msgspec.field(default_factory=TraceSelection)
     """What is left out, and which groups were merged."""
     corrections: Corrections | None = None
@@ -92,10 +83,8 @@ class ShardResult(msgspec.Struct, kw_only=True):
     )
     """Pairs for measuring the difficulty of a family, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
-    """Findings in the guesses of a proposer."""
 
     def add(self, other: ShardResult) -> None:
-        """Add the result of another job, in any order."""
         self.files += other.files
         self.counts.add(other.counts)
         for split, digests in other.prompts.items():

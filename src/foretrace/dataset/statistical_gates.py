@@ -347,10 +347,8 @@ class PairSample(Generic[_PairT]):
             sample[:] = sorted(sample)[: self._most]
 
     def merge(self, other: PairSample[_PairT]) -> None:
-        """Add the pairs of another sample."""
         for family, pairs in other.take().items():
             self.add(family, pairs)
 
     def take(self) -> dict[str, list[_PairT]]:
-        """The sample, by family."""
         return {family: sorted(sample)[: self._most] for family, sample in self._families.items()}

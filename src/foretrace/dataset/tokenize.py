@@ -11,7 +11,6 @@ from foretrace.core.message_columns import ChatText
 from foretrace.encodings.json_arguments import encode_json
 
 IGNORED = -100
-"""The label of a token without loss."""
 
 Span = tuple[int, int]
 """Start and end of a trained message in the rendered text, in characters."""

@@ -47,21 +47,15 @@ class LicenseFilter:
         self._denied = {name.lower() for name in settings.license_deny}
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> str | None:
-        """The trace's license."""
         return trace.provenance.license
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Leave out traces whose license is not allowed."""
         licenses = ((trace.key, trace.findings.get(self.name) or UNKNOWN) for trace in traces)
         left_out = {key: name for key, name in licenses if not self._is_allowed(name.lower())}
         return Decision(left_out=left_out, figures={"allowed": sorted(self._allowed), "denied": sorted(self._denied)})
 
     def _is_allowed(self, name: str) -> bool:
-        if name in self._denied:
-            return False
-        if self._allowed:
-            return name in self._allowed
-        return name != UNKNOWN
+        return name not in self._denied and (name in self._allowed if self._allowed else name != UNKNOWN)
 
 
 class FlagFilter:
@@ -103,8 +97,6 @@ class FlagFilter:
 
 
 class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """The decisions of all filters."""
-
     left_out: dict[str, str] = {}
     """The filter that leaves a trace out, by key of the trace."""
     groups: dict[str, str] = {}
@@ -145,7 +137,6 @@ def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequen
             findings.setdefault(INTERNAL_ERROR, each.name)
     return ExaminedTrace(
         key=trace.key,
-        id=trace.id,
         task=trace.task.id,
         group=trace.task.group,
         source=name_source(trace),

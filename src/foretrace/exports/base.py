@@ -20,7 +20,6 @@ FieldCounts = Counter[str]
 """How many set fields were not carried over, keyed by owner and name as in `messages.logprobs`."""
 
 UNITS = ("traces", "messages", "results", "calls")
-"""The owners of fields."""
 
 _AUTHORS = {"system": "user", "user": "user", "assistant": "model", "tool": "environment"}
 _BOOKKEEPING = {"role", "author", "content", "tool_calls", "turn", "raw_index", "sampled"}
@@ -122,7 +121,6 @@ def split_losses(trace: Trace, carried: frozenset[str]) -> tuple[FieldCounts, Fi
 
 
 def drop_numbers(message: Message) -> Message:
-    """The message without its token ids and logprobs."""
     if message.sampled is None:
         return message
     bare = msgspec.structs.replace(message.sampled, token_ids=(), logprobs=(), prompt_token_ids=None)

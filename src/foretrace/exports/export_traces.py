@@ -32,8 +32,6 @@ MAX_DEPTH = 8
 
 
 class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `export`."""
-
     out: str
     format: str = ""
     """Its name."""
@@ -53,10 +51,8 @@ class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     kept: dict[str, int] = {}
     """Fields in a free-form place of the format: only foretrace reads them back."""
     bytes: int
-    """Size of the file, or of all files."""
     files: int
     replaced: bool = False
-    """Whether an existing file was replaced."""
 
 
 def check_calls(format: TraceFormat, calls: CallForm | None) -> None:

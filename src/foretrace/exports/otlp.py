@@ -16,24 +16,10 @@ import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
 from foretrace.encodings.call_forms import find_call_ids
-from foretrace.exports.base import (
-    Exported,
-    Family,
-    FieldCounts,
-    TraceFormat,
-    drop_numbers,
-    list_parts,
-    split_losses,
-)
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, drop_numbers, list_parts, split_losses
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
-from foretrace.sources.own_fields import (
-    FIELD,
-    keep_message_fields,
-    keep_trace_fields,
-    normalize_object,
-    write_tools,
-)
+from foretrace.sources.own_fields import FIELD, keep_message_fields, keep_trace_fields, normalize_object, write_tools
 
 _CARRIED = frozenset({
     "traces.model", "traces.agent", "traces.parent", "traces.tools", "messages.reasoning", "messages.parts",
@@ -80,11 +66,8 @@ class _Spans:
         self._trace = trace
         self._trace_id = trace_id
         self.own = _make_id(trace.key, "agent", 8)
-        """Id of the agent's span."""
         self.runs: dict[str, str] = {}
-        """The span of each tool run, by call id."""
         self._new: list[dict[str, Any]] = []
-        """Messages since the last model call."""
         self._clock = (0, 0)
         """Start and end of the latest model call, ns; readers sort by them."""
         self.inside: list[dict[str, Any]] = []

@@ -37,8 +37,6 @@ _RESULTS = {"score": ScoreReport, "replay": ReplayReport}
 
 
 class RowLimits(msgspec.Struct, frozen=True):
-    """Most rows of a config that a page shows."""
-
     of_split: int = 200
     """Rows of each split of `proposer` and `verifier`."""
     eval: int = 4_000

@@ -26,8 +26,6 @@ _REPORT_LIMITS = RowLimits(of_split=15, eval=30)
 
 
 class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `view`."""
-
     page: str
     kind: Literal["traces", "dataset"]
     listed: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -30,24 +31,21 @@ ROW = {"instance_id": "o__r-12", "problem_statement": "It breaks.", "patch": DIF
 EXPECTED = BenchmarkProblem(benchmark="mine", id="o__r-12", statement="It breaks.", solution="new = 1\nmore = 2")
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """The rows in the format that the name says."""
+def write(path: Path, row: dict[str, Any]) -> Path:
+    """A row in the format that the name says."""
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        pq.write_table(pa.Table.from_pylist([row]), path)
     elif path.suffix == ".csv":
-        cells = [[str(row[key]).replace('"', '""') for key in rows[0]] for row in rows]
-        lines = [",".join(rows[0]), *(",".join(f'"{cell}"' for cell in line) for line in cells)]
-        path.write_text("\n".join(lines), encoding="utf-8-sig")
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows))
+        with path.open("w", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file).writerows([row.keys(), row.values()])
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text(json.dumps([row] if path.suffix == ".json" else row))
     return path
 
 
 @pytest.mark.parametrize("name", ["mine.jsonl", "mine.json", "mine.parquet", "mine.csv"])
 def test_rows_of_every_format(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, [ROW])
+    path = write(tmp_path / name, ROW)
     assert read_benchmarks([str(path)]) == ([EXPECTED], [])
     ((named,), _) = read_benchmarks([f"swebench={path}"])
     assert (named.benchmark, named.id) == ("swebench", "o__r-12")
@@ -60,8 +58,7 @@ def test_list_of_ids(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     problems, _ = read_benchmarks([str(tmp_path / name)])
     assert [(each.benchmark, each.id, each.statement) for each in problems] == [
-        ("ids", "o__r-12", ""),
-        ("ids", "o__r-13", ""),
+        ("ids", f"o__r-{n}", "") for n in (12, 13)
     ]
 
 
@@ -83,7 +80,7 @@ def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:
         "canonical_solution": "    return 2 * a\n",
         "test": "METADATA = {}\n\ndef check(candidate):\n    assert candidate(1) == 2\n",
     }
-    (problem,), _ = read_benchmarks([f"humaneval={write(tmp_path / 'h.jsonl', [own])}"])
+    (problem,), _ = read_benchmarks([f"humaneval={write(tmp_path / 'h.jsonl', own)}"])
     assert problem.solution == "    return 2 * a\n"
     assert problem.tests.startswith("def check(candidate)")
     row = {
@@ -92,7 +89,7 @@ def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:
         "code": "def f(a):\n    return 2 * a",
         "test_list": ["assert f(1) == 2", "assert f(2) == 4"],
     }
-    (problem,), _ = read_benchmarks([f"mbpp={write(tmp_path / 'm.jsonl', [row])}"])
+    (problem,), _ = read_benchmarks([f"mbpp={write(tmp_path / 'm.jsonl', row)}"])
     assert (problem.id, problem.statement) == ("mbpp/7", row["text"])
     assert problem.tests == "assert f(1) == 2\nassert f(2) == 4"
 
@@ -127,7 +124,7 @@ def test_what_is_no_benchmark_is_refused(text: str, message: str) -> None:
 
 def test_file_without_problems_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no row has an id, a statement"):
-        read_benchmarks([str(write(tmp_path / "a.jsonl", [{"x": 1}]))])
+        read_benchmarks([str(write(tmp_path / "a.jsonl", {"x": 1}))])
     (tmp_path / "b.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(ProblemError, match=r"b\.parquet"):
         read_benchmarks([str(tmp_path / "b.parquet")])

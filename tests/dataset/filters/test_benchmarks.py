@@ -131,6 +131,15 @@ def test_what_many_tasks_share_is_no_copy(settings: BuildSettings) -> None:
     assert set(select(settings, *many, trace("whole", user(STATEMENT), says("Yes."), task="u")).left_out) == {"whole"}
 
 
+def test_the_best_of_many_hits_in_one_trace_are_kept(settings: BuildSettings, tmp_path: Path) -> None:
+    texts = [" ".join(f"{noun}{n}" for noun in "abcdefghijklmnopqrstuvwxyz") for n in range(120)]
+    (tmp_path / "many.jsonl").write_text("".join(json.dumps({"statement": text}) + "\n" for text in texts))
+    both = msgspec.structs.replace(settings, decontaminate=(*settings.decontaminate, str(tmp_path / "many.jsonl")))
+    weak = ". ".join(" ".join(text.split()[:13]) for text in texts)
+    selection = select(both, trace("a", user("Go."), says(weak), says(STATEMENT)))
+    assert ("a", "Garden/7", "statement", "agent", 2) in list_copies(selection)
+
+
 def test_build_leaves_them_out_and_says_so(settings: BuildSettings, tmp_path: Path) -> None:
     traces = corpus(8)
     copied = msgspec.structs.replace(traces[0], messages=(user(STATEMENT), *traces[0].messages[2:]))

@@ -26,21 +26,9 @@ def test_steps_that_are_no_targets_are_counted_by_reason(tmp_path: Path) -> None
     """Not trainable, not the model's, a call that could not be read, an empty turn: none is a target anywhere."""
     broken = says("<tool_call>{</tool_call>", tool_calls=(ToolCall(error="bad json"),))
     demo = Message(role="assistant", author="demo", content="Like this.")
-    one = trace(
-        "a",
-        user("x"),
-        demo,
-        user("Now you."),
-        runs("ls"),
-        seen("y"),
-        broken,
-        seen("?"),
-        says("  "),
-        says("made up", train=False),
-        user("More."),
-        says("end"),
-    )
-    manifest = build(tmp_path, one, allow_unread=True)
+    begins = user("x"), demo, user("Now you."), runs("ls"), seen("y")
+    none = broken, seen("?"), says("  "), says("made up", train=False)
+    manifest = build(tmp_path, trace("a", *begins, *none, user("More."), says("end")), allow_unread=True)
     assert [r["step"] for r in sorted(rows(tmp_path / "d", "proposer"), key=lambda r: r["step"])] == [3, 10]
     drops = manifest["drops"]["proposer"]
     assert sum(drops.values()) == 4 and drops["not_trainable"] == 1
@@ -61,9 +49,8 @@ def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
 
 
 def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
-    bad = msgspec.structs.replace(
-        corpus(1)[0], key="bad", outcome=Outcome(success=False, reward=0.25, flags=("peeked",))
-    )
+    ended = Outcome(success=False, reward=0.25, flags=("peeked",))
+    bad = msgspec.structs.replace(corpus(1)[0], key="bad", outcome=ended)
     manifest = build(tmp_path, bad, *corpus(8), outcomes="all", weights={"failed": 0.2})
     assert manifest["settings"]["weights"] == {"failed": 0.2}
     ends = {one.key: (one.outcome.success, one.outcome.reward, [*one.outcome.flags]) for one in [bad, *corpus(8)]}

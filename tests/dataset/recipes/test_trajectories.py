@@ -14,14 +14,7 @@ from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 
 def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
     """Calls without ids get some, and each result names the call that it answers, and its tool."""
-    two = Message(
-        role="assistant",
-        author="model",
-        tool_calls=(
-            ToolCall(name="bash", arguments='{"command":"ls"}'),
-            ToolCall(name="bash", arguments='{"command":"id"}'),
-        ),
-    )
+    two = says("", tool_calls=runs("ls").tool_calls + runs("id").tool_calls)
     build(tmp_path, trace("a", user("x"), two, seen("1"), seen("2"), runs("pwd"), seen("3"), says("end")))
     messages = next(rows(tmp_path / "d", "trajectories"))["messages"]
     ids = [c["id"] for m in messages for c in m.get("tool_calls", ())]
@@ -55,18 +48,13 @@ def test_datasets_reads_any_arguments(tmp_path: Path, arguments: str, shown: obj
 
 
 def generated(*messages: Message) -> Trace:
-    one = trace("a", user("x"), *messages)
-    provenance = msgspec.structs.replace(one.provenance, origin="generated")
-    return msgspec.structs.replace(one, provenance=provenance, tools=(ToolSpec(name="python"),))
+    one = trace("a", user("x"), *messages, tools=(ToolSpec(name="python"),))
+    return msgspec.structs.replace(one, provenance=msgspec.structs.replace(one.provenance, origin="generated"))
 
 
 CODE = "So:\n<code>\nprint(1)\n</code>"
-WRITTEN = Message(
-    role="assistant",
-    author="model",
-    content=CODE,
-    tool_calls=(ToolCall(id="a", name="python", arguments='{"code": "print(1)"}', span=(4, len(CODE))),),
-)
+CALL = ToolCall(id="a", name="python", arguments='{"code": "print(1)"}', span=(4, len(CODE)))
+WRITTEN = says(CODE, tool_calls=(CALL,))
 ANSWER = Message(role="tool", author="environment", content="1", tool_call_ids=("a",))
 
 
@@ -89,9 +77,7 @@ def test_results_within_the_agents_own_turn_have_no_chat_form(tmp_path: Path) ->
 
 
 def test_a_result_of_several_calls_stands_once_for_each(tmp_path: Path) -> None:
-    two = Message(role="assistant", author="model", tool_calls=tuple(
-        ToolCall(id=own, name="bash", arguments='{"command":"ls"}') for own in ("a", "b")
-    ))  # fmt: skip
+    two = says("", tool_calls=tuple(ToolCall(id=own, name="bash") for own in ("a", "b")))
     both = msgspec.structs.replace(seen("1"), tool_call_ids=("a", "b"))
     build(tmp_path, trace("a", user("x"), two, both, says("end")))
     messages = next(rows(tmp_path / "d", "trajectories"))["messages"]

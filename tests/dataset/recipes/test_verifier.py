@@ -11,7 +11,11 @@ import pytest
 from msgspec import structs
 
 from dataset.little import build, calls, corpus, rows, runs, says, seen, trace, user
+from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Task, Trace
+from foretrace.dataset.recipes.base import Gate, RowGroup
+from foretrace.dataset.recipes.verifier import MirrorCheck
+from foretrace.dataset.settings import BuildSettings
 
 Row = dict[str, Any]
 
@@ -74,16 +78,6 @@ def test_mirrored_pairs_leave_out_what_another_success_did(tmp_path: Path) -> No
     assert not any("sed" in text for text in first_prompt(both))
 
 
-def test_two_ways_of_writing_one_call_make_no_pair(tmp_path: Path) -> None:
-    found = pairs(
-        tmp_path,
-        attempt("good", runs("cat  'a.py'")),
-        attempt("bad", runs("cat a.py"), runs("rm x"), success=False),
-        family="sibling",
-    )
-    assert not [r for r in found if r["step"] == 1]
-
-
 def test_reads_that_follow_one_another_may_come_in_any_order(tmp_path: Path) -> None:
     """No argument pair of two reads without anything but reads between them."""
     reads = (calls("view", {"path": "src/a.py"}), calls("view", {"path": "src/b.py"}))
@@ -107,25 +101,6 @@ def reruns() -> list[Trace]:
         trace(f"x{n}", told, *(m for step in steps for m in (step, seen(f"ok {n}"))), says("Done."), task=f"t{n}")
         for n in range(6)
     ]
-
-
-def done_in(prompt: list[dict[str, str]]) -> set[str]:
-    """Arguments of the calls that a prompt shows."""
-    made = [m["content"].split('"arguments": ')[1] for m in prompt if "<tool_call>" in m["content"]]
-    return {json.dumps(json.loads(text.split("}\n")[0])) for text in made}
-
-
-@pytest.mark.parametrize("family", ["argument", "type_swap"])
-def test_what_the_prompt_shows_as_done_tells_nothing(tmp_path: Path, family: str) -> None:
-    """Rejecting whatever the prompt shows as done is right exactly as often as wrong, read from the prompts here."""
-    found = pairs(tmp_path, *reruns(), family=family, recipes=["verifier"])
-    assert found
-    told = 0
-    for row in found:
-        chosen, rejected = (json.dumps(json.loads(said(row, side))["arguments"]) for side in ("chosen", "rejected"))
-        shown = done_in(row["prompt"])
-        told += (rejected in shown) - (chosen in shown)
-    assert told == 0
 
 
 def test_each_two_types_come_in_both_orders(tmp_path: Path) -> None:
@@ -186,3 +161,49 @@ def test_pairs_of_types(tmp_path: Path) -> None:
         assert said(row, "rejected") not in right[json.dumps(row["prompt"])]
     mirrored = Counter((said(r, "chosen"), said(r, "rejected")) for r in found if r["family"] != "sibling")
     assert all(mirrored[wrong, chosen] == count for (chosen, wrong), count in mirrored.items())
+
+
+MIRRORED = [("g", "a", "b"), ("g", "b", "a")]
+
+
+def check(*jobs: list[tuple[str, str, str]], family: str = "argument", split: str = "train") -> dict[str, Gate]:
+    """The gates over rows (group, chosen, rejected) of each job."""
+    checks = []
+    for job in jobs:
+        one = MirrorCheck(BuildSettings())
+        plain: dict[str, list[Any]] = {"family": [family] * len(job), "group": [row[0] for row in job]}
+        sides = {
+            name: [[ChatText("assistant", row[at])] for row in job] for at, name in ((1, "chosen"), (2, "rejected"))
+        }
+        one.add_rows(split, RowGroup({**plain, **sides}.__getitem__, lambda name: []))
+        one.finish()
+        checks.append(one)
+    return {gate.name: gate for gate in MirrorCheck.make_gates(checks)}
+
+
+def test_pairs_in_both_orders_pass_with_their_number() -> None:
+    gates = check(MIRRORED * 2, [("h", "c", "a"), ("h", "a", "c")])
+    assert {name: gate.verdict for name, gate in gates.items()} == {"shortcut/argument": "pass"}
+    assert gates["shortcut/argument"].figure == {"accuracy": 0.5, "pairs": 6, "without_mirror": 0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "alone"),
+    [
+        ([("g", "a", "b"), ("g", "b", "c"), ("g", "c", "a")], 3),
+        ([("g", "a", "b"), ("h", "b", "a")], 2),
+        ([*MIRRORED, *MIRRORED, ("g", "a", "b"), ("h", "b", "a")], 2),
+    ],
+    ids=["cycle", "other group", "beside mirrors"],
+)
+def test_balanced_completions_are_no_proof(rows: list[tuple[str, str, str]], alone: int) -> None:
+    """A guesser with a fixed order of a, b and c is right in two of the three pairs of a cycle, though each is chosen
+    as often as rejected; and one that knows the group wins where the mirror stands in another."""
+    gates = check(rows)
+    assert gates["shortcut/argument"].verdict == "fail"
+    assert gates["shortcut/argument"].figure["without_mirror"] == alone
+    assert gates["shortcut/argument"].rows[0].startswith("train g a")
+
+
+def test_families_without_mirror_are_left_to_the_guessers() -> None:
+    assert {*check([("g", "a", "b")], family="sibling")} == set()

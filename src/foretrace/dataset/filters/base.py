@@ -20,17 +20,13 @@ from foretrace.core.trace import Trace
 
 
 class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """The data for decisions about one trace."""
-
     key: str
-    id: str
     task: str
     group: str
     source: str
     """`source:split`, as in the manifest."""
     success: bool | None
     n_steps: int
-    """Number of the agent's messages."""
     names_tools: bool
     """Whether its source lists the agent's tools."""
     findings: dict[str, Any] = {}
@@ -38,8 +34,6 @@ class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, kw_only=True):
-    """The decision of one filter."""
-
     left_out: dict[str, str] = {}
     """The reason, by key of a trace that is left out."""
     merged_groups: list[tuple[str, ...]] = []
@@ -92,7 +86,6 @@ class ExaminedTraces(Sequence[ExaminedTrace]):
         return _decode(self._table.execute("SELECT data FROM traces WHERE rowid = ?", row).fetchone()[0])
 
     def choose(self, places: Iterable[int]) -> ExaminedTraces:
-        """The traces at these places, which ascend."""
         return ExaminedTraces(self._table, array("q", (self._rows[place] for place in places)))
 
 
@@ -108,7 +101,10 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
                     table.execute("INSERT INTO traces VALUES (?, ?)", (key, data))
                 except sqlite3.IntegrityError:
                     (known,) = table.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
-                    raise _make_twice_error(known, data) from None
+                    raise BuildError(
+                        f"{key} stands in two folders, as a trace of the task {_decode(known).task} and of "
+                        f"{_decode(data).task}: leave one of the folders out, or import its rows again"
+                    ) from None
             rows = table.execute("SELECT rowid FROM traces ORDER BY key")
             yield ExaminedTraces(table, array("q", (row for (row,) in rows)))
     except sqlite3.OperationalError as error:
@@ -116,14 +112,5 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
 
 
 def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
-    """Number of tasks that the traces attempt."""
     digests = b"".join(bytes.fromhex(digest(trace.task)) for trace in traces)
     return len(np.unique(np.frombuffer(digests, dtype="<u8")))
-
-
-def _make_twice_error(*encoded: bytes) -> BuildError:
-    one, other = map(_decode, encoded)
-    return BuildError(
-        f"{one.key} stands in two folders, as a trace of the task {one.task} and of {other.task}: "
-        "leave one of the folders out, or import its rows again"
-    )

@@ -42,8 +42,6 @@ _LISTED = (".txt", *SUFFIXES)
 
 
 class FingerprintHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of a file of fingerprints."""
-
     format: Literal[1] = 1
     """Must change if words are read or hashed differently."""
     benchmark: str

@@ -19,16 +19,12 @@ from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
 _MAX_NAMED = 50
-"""Most copies listed in the manifest."""
 _MAX_PER_TRACE = 100
-"""Most hits kept per trace; the same words in the same place count once."""
+"""Most hits kept per trace, ids and the largest shares first; the same words in the same place count once."""
 _MAX_SPAN = 160
-"""Most characters of a matched span that are shown."""
 
 
 class FoundHit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A hit as reported by a worker."""
-
     hit: BenchmarkHit
     place: Place
     message: int | None = None
@@ -51,6 +47,8 @@ class BenchmarkFilter:
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> Any:
         """The hits in the trace that contain most of a problem; `None` if there are none."""
         hits = [hit for hit in (*self._find_in_names(trace), *self._find_in_texts(trace)) if _is_in_reach(hit)]
+        if len(hits) > _MAX_PER_TRACE:
+            hits.sort(key=lambda found: (found.hit.field != "id", -self._finder.measure(found.hit)))
         return msgspec.to_builtins(hits[:_MAX_PER_TRACE]) or None
 
     def _find_in_names(self, trace: Trace) -> Iterator[FoundHit]:

@@ -20,8 +20,7 @@ from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.prompt_texts import make_message_text, make_target_text
-from foretrace.dataset.prompts import Prompts, TokenCounter
+from foretrace.dataset.prompts import Prompts, TokenCounter, make_message_text, make_target_text
 from foretrace.dataset.settings import OUTCOME_NAMES, BuildSettings, Outcomes
 
 
@@ -33,11 +32,10 @@ class Target:
     index: int
     label: StepLabel
     text: str
-    """The target text."""
+    """What a proposer should answer."""
 
     @property
     def message(self) -> Message:
-        """The assistant message."""
         return self.attempt.trace.messages[self.index]
 
     @property
@@ -47,17 +45,14 @@ class Target:
 
     @property
     def action_key(self) -> ActionKey:
-        """Identifies what was done, regardless of how it is written."""
         return self.attempt.find_action_key(self.index)
 
     @property
     def prompt(self) -> list[ChatText]:
-        """The prompt of the step."""
         return self.attempt.prompts.render(self.index)
 
     @property
     def prompt_digest(self) -> bytes:
-        """The digest of the prompt."""
         return self.attempt.prompts.find_digest(self.index)
 
 
@@ -74,7 +69,6 @@ ActionKey = tuple[tuple[str, ...], ...]
 
 
 def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
-    """Whether steps of an attempt of this outcome are targets."""
     return {"success": success is True, "not_failed": success is not False, "all": True}[outcomes]
 
 
@@ -112,7 +106,6 @@ class Attempt:
         self.labels = labels if corrections is None else corrections.apply(trace, labels)
         self.prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter, settings.window)
         self.has_inferred_tools = offered is not trace
-        """Whether the prompts show inferred tools."""
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
@@ -155,7 +148,6 @@ class Attempt:
         return self._repeats[index]
 
     def count_shared_messages(self, other: Attempt) -> int:
-        """Number of first messages that two attempts share."""
         pairs = zip(self.trace.messages, other.trace.messages, strict=False)
         same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
         return sum(1 for _ in takewhile(bool, same))

@@ -218,5 +218,4 @@ def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
 
 
 def load_configs(wanted: Sequence[str] = ()) -> dict[str, Config]:
-    """The configs of these recipes, by name."""
     return {config.name: config for recipe in load_recipes(wanted) for config in recipe.configs}

@@ -104,7 +104,6 @@ class Eval:
     configs = (CONFIG,)
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
-        """Candidates in the order of key and step."""
         for target in iterate_steps(task) if task.split == "test" else ():
             calls = target.message.tool_calls
             labels = target.attempt.labels

@@ -38,7 +38,6 @@ class AcceptedActions:
                     self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
     def find_at(self, target: Target) -> Sequence[Target]:
-        """What successful attempts did at the prompt of `target`."""
         return self._by_prompt.get(target.prompt_digest, ()) if self._by_prompt else ()
 
     def accepts(self, at: Target, wrong: Target) -> bool:
@@ -167,7 +166,7 @@ def find_mirrored_pairs(
                     break
                 if (first, second) in used or not quota.has_room(first.place, second.place):
                     continue
-                if family in REPEAT_BALANCED and not _is_repeat_rule_even(first, second):
+                if family in REPEAT_BALANCED and sum(map(find_repeat_rule_sign, (first, second), (second, first))):
                     continue
                 tries[place] += 1
                 pair = _make_mirrored_pair(family, first, second, accepted, of_types=task.settings.target == "type")
@@ -178,11 +177,6 @@ def find_mirrored_pairs(
                     quota.take(ready.first.place, ready.second.place)
                     used.add((ready.first, ready.second))
                     yield ready
-
-
-def _is_repeat_rule_even(first: Target, second: Target) -> bool:
-    """Whether the rule "reject what was already done" is as often right as wrong on the two rows."""
-    return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) == 0
 
 
 class Quota:
@@ -198,14 +192,12 @@ class Quota:
         return self._rows[key] + 2 > self._pairs
 
     def has_room(self, *steps: tuple[str, int]) -> bool:
-        """Whether there is room for all of these steps."""
         if not self._used.isdisjoint(steps) or len({*steps}) < len(steps):
             return False
         keys = [key for key, _ in steps]
         return all(self._rows[key] + keys.count(key) <= self._pairs for key in keys)
 
     def take(self, *steps: tuple[str, int]) -> None:
-        """Count these steps."""
         self._rows.update(key for key, _ in steps)
         self._used.update(steps)
 
@@ -278,7 +270,6 @@ def _is_redundant(first: Target, second: Target) -> bool:
 
 
 _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape, "type_swap": _find_other_types}
-"""Family -> the function that finds candidate steps for it."""
 
 
 def _make_mirrored_pair(

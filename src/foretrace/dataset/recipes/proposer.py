@@ -32,7 +32,6 @@ class Proposer:
     configs = (CONFIG,)
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
-        """Rows in the order of key and step."""
         for target in iterate_steps(task):
             yield CONFIG.make_row(make_values(target))
 

@@ -58,7 +58,6 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
 
     candidates: list[MistakeCandidate] = []
     steps: int = 0
-    """Steps with guesses."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Steps and guesses that give no candidate, by reason."""
 
@@ -75,7 +74,6 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
                     self.candidates += _find_mistakes_at(target, guesses[target.index], task, accepted, done)
 
     def add(self, other: MistakeSearch) -> None:
-        """Add the findings of another job."""
         self.candidates += other.candidates
         self.steps += other.steps
         self.drops.update(other.drops)

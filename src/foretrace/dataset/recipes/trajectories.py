@@ -42,7 +42,6 @@ class Trajectories:
     configs = (CONFIG,)
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
-        """One row each, in key order."""
         for attempt in task.attempts:
             form = choose_form(attempt.trace)
             if not attempt.wanted:
@@ -73,7 +72,6 @@ def _make_messages(messages: list[Message]) -> Iterator[dict[str, Any]]:
     """The messages as chat templates accept them; a result that answers several calls is repeated for each."""
     ids, answers = find_call_ids(messages)
     names: dict[str, str] = {}
-    """Tool name by call id."""
     for index, message in enumerate(messages):
         item: dict[str, Any] = {"role": message.role, "content": message.prefix + message.content}
         if message.role == "assistant":

@@ -16,13 +16,7 @@ import msgspec
 from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.predictions import write_target
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
-from foretrace.dataset.recipes.attempts import (
-    ActionKey,
-    Target,
-    TaskAttempts,
-    make_action_key,
-    make_outcome_values,
-)
+from foretrace.dataset.recipes.attempts import ActionKey, Target, TaskAttempts, make_action_key, make_outcome_values
 from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Gate, Row, RowCheck, RowGroup, make_gate
 from foretrace.dataset.recipes.mirrored_pairs import (
     MIRRORED,
@@ -111,7 +105,6 @@ class RepeatsCheck(RowCheck):
             self.points[family, (1 + sign) / 2] += 1
 
     def finish(self) -> None:
-        """Drop the completions."""
         self._rejected.clear()
 
     @classmethod
@@ -206,8 +199,6 @@ class Verifier:
 
 
 class _WrongAnswer(NamedTuple):
-    """The rejected answer of a pair."""
-
     text: str
     action: str | None
     outcome: Outcome
