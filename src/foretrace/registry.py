@@ -144,7 +144,7 @@ def load_usable_problems(
         name, path = split_problem_spec(name, path)
         of = f"{len(unusable):,} of {len(problems) + len(unusable):,} problems of {path or name}"
         line = f"left out {of}, e.g. {_name_first(unusable, path or name)}"
-        note(line, len(unusable)) if note else warnings.warn(line, ForetraceWarning, stacklevel=4)
+        note(line, len(unusable)) if note else warnings.warn(line, ForetraceWarning, stacklevel=3)
     return problems
 
 

@@ -38,13 +38,19 @@ def _one_core() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line; arguments may be paths."""
+    """Run a command line: words, and then arguments that may hold blanks, or be paths."""
 
-    def call(*arguments: object) -> Result:
+    def call(words: str, *arguments: object) -> Result:
         capfd.readouterr()
-        code = main([str(a) for a in arguments])
+        code = main([*words.split(), *map(str, arguments)])
         return Result(code, *capfd.readouterr())
 
     return call
@@ -57,33 +63,21 @@ def call(name: str, arguments: dict[str, Any], own: str = "c1") -> dict[str, Any
 
 def swe_row(instance: str, attempt: str, *, resolved: bool | None = True) -> dict[str, Any]:
     """One SWE-smith row of the tool split: look, edit, submit."""
-    messages = [
+    change = {"command": "str_replace", "path": "/a.py", "old_str": "x = 1\n", "new_str": "x = 2\ny = 3\n"}
+    said = [
+        ("Let me look.", call("bash", {"command": "cat a.py"}, "c1"), "OBSERVATION:\nx = 1"),
+        ("Now change it.", call("str_replace_editor", change, "c2"), "OBSERVATION:\nThe file has been edited."),
+    ]
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You are a helpful assistant."},
         {"role": "user", "content": "Fix the bug in /testbed."},
-        {"role": "assistant", "content": "Let me look.", "tool_calls": [call("bash", {"command": "cat a.py"}, "c1")]},
-        {"role": "tool", "content": "OBSERVATION:\nx = 1", "tool_call_ids": ["c1"]},
-        {
-            "role": "assistant",
-            "content": "Now change it.",
-            "tool_calls": [
-                call(
-                    "str_replace_editor",
-                    {"command": "str_replace", "path": "/a.py", "old_str": "x = 1\n", "new_str": "x = 2\ny = 3\n"},
-                    "c2",
-                )
-            ],
-        },
-        {"role": "tool", "content": "OBSERVATION:\nThe file has been edited.", "tool_call_ids": ["c2"]},
-        {"role": "assistant", "content": "Done.", "tool_calls": [call("submit", {}, "c3")]},
     ]
-    return {
-        "messages": json.dumps(messages),
-        "instance_id": instance,
-        "resolved": resolved,
-        "model": "m",
-        "traj_id": f"{instance}.{attempt}",
-        "patch": "",
-    }
+    for text, made, seen in said:
+        messages.append({"role": "assistant", "content": text, "tool_calls": [made]})
+        messages.append({"role": "tool", "content": seen, "tool_call_ids": [made["id"]]})
+    messages.append({"role": "assistant", "content": "Done.", "tool_calls": [call("submit", {}, "c3")]})
+    ids = {"instance_id": instance, "traj_id": f"{instance}.{attempt}"}
+    return {"messages": json.dumps(messages), "resolved": resolved, "model": "m", "patch": "", **ids}
 
 
 def chat_row(number: int, **more: Any) -> dict[str, Any]:
@@ -119,6 +113,5 @@ def swe_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def traces(tmp_path: Path, swe_file: Path, run: Run) -> Path:
     """A traces folder with four traces."""
-    folder = tmp_path / "traces"
-    assert run("import", "swe_smith", swe_file, "--out", folder).code == 0
-    return folder
+    assert run("import swe_smith", swe_file, "--out", tmp_path / "traces").code == 0
+    return tmp_path / "traces"

@@ -7,6 +7,7 @@ import inspect
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,10 +53,10 @@ class Slow:
 """
 
 
-def command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+def command(words: str = "", *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the command as a process."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options
+        [*COMMAND, *words.split(), *map(str, arguments)], capture_output=True, text=True, timeout=120, **options
     )
 
 
@@ -67,8 +68,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         "sys.exit(f'{codes}, loaded {heavy}' if any(codes) or heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("Usage: foretrace") == 4
+    assert (done.returncode, done.stderr, done.stdout.count("Usage: foretrace")) == (0, "", 4)
 
 
 def test_an_option_is_described_by_the_command_that_has_it(run: Run) -> None:
@@ -76,14 +76,11 @@ def test_an_option_is_described_by_the_command_that_has_it(run: Run) -> None:
     assert "Runs of code at one time" in run("problems", "check", "--help").out
 
 
-def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SLOW)
-    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 120}])
-    arguments = ["import", "mine:Slow", str(file), "--out", str(tmp_path / "t")]
-    begun = time.monotonic()
-    with subprocess.Popen(
-        [*COMMAND, *arguments], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+def test_interrupt_is_130_and_progress_comes_in_time() -> None:
+    Path("mine.py").write_text(SLOW)
+    write_rows(Path("rows.jsonl"), [{"seconds": 120}])
+    begun, words = time.monotonic(), [*COMMAND, "import", "mine:Slow", "rows.jsonl", "--out", "t"]
+    with subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert "mine:Slow" in line or "rows.jsonl" in line
@@ -92,9 +89,7 @@ def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     said = [text for text in err.splitlines() if text.startswith("foretrace: ")]
-    assert said == [err.splitlines()[-1]]
-    assert "nothing is kept" in said[0]
-    assert "Traceback" not in err
+    assert said == [err.splitlines()[-1]] and "nothing is kept" in said[0] and "Traceback" not in err
 
 
 def test_an_interrupt_while_the_library_loads_is_one_line(
@@ -110,15 +105,12 @@ def test_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     environment.pop("HF_HUB_OFFLINE", None)
     begun = time.monotonic()
-    done = command("import", "swe_smith", "--out", tmp_path / "t", "--quiet", env=environment)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = command("import swe_smith --out t --quiet", env=environment)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "cannot reach the Hugging Face Hub" in done.stderr
-    assert done.stderr.count("\n") == 1
     assert time.monotonic() - begun < 60
-    environment["HF_HUB_OFFLINE"] = "1"
-    offline = command("import", "swe_smith", "--out", tmp_path / "t", env=environment)
-    assert offline.returncode == 2
-    assert "name local files" in offline.stderr
+    offline = command("import swe_smith --out t", env={**environment, "HF_HUB_OFFLINE": "1"})
+    assert offline.returncode == 2 and "name local files" in offline.stderr
 
 
 def test_closed_pipe_is_quiet(traces: Path) -> None:
@@ -144,19 +136,15 @@ def test_colors_are_for_terminals(traces: Path, no_color: str) -> None:
     os.close(ours)
 
 
-def test_unexpected_errors_are_one_line_without_debug(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = SLOW.replace(
-        "def to_trace", "def scan(self, rows):\n        raise RuntimeError('bo\\x1bom')\n\n    def to_trace"
-    )
-    (tmp_path / "bad_scan.py").write_text(source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0}])
-    arguments = ["import", "bad_scan:Slow", file, "--out", tmp_path / "t"]
+def test_unexpected_errors_are_one_line_without_debug(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    raises = "def scan(self, rows):\n        raise RuntimeError('bo\\x1bom')\n\n    def to_trace"
+    Path("bad_scan.py").write_text(SLOW.replace("def to_trace", raises))
+    monkeypatch.syspath_prepend(".")
+    write_rows(Path("rows.jsonl"), [{"seconds": 0}])
+    line = "import bad_scan:Slow rows.jsonl --out t"
     said = "foretrace: unexpected RuntimeError: bo\\x1bom; run again with --debug to see where\n"
-    assert run(*arguments) == (1, "", said)
-    assert "Traceback" in run(*arguments, "--debug").err
+    assert run(line) == (1, "", said)
+    assert "Traceback" in run(line, "--debug").err
 
 
 def test_public_names() -> None:
@@ -175,16 +163,13 @@ def test_shells_can_complete() -> None:
     assert (done.returncode, sorted(done.stdout.split())) == (0, ["plain,schema", "plain,score", "plain,scrub"])
 
 
-@pytest.mark.parametrize(
-    ("setting", "written"),
-    [
-        (Setting("allow_weak_isolation", True), "--allow-weak-isolation"),
-        (Setting("statistical_gates", False), "--no-statistical-gates"),
-        (Setting("columns", {"messages": "log", "id": "n"}), "--map messages=log --map id=n"),
-    ],
-)
-def test_errors_name_options(setting: Setting, written: str) -> None:
-    assert UsageError("give ", setting).render(write_flag) == f"give {written}"
+def test_errors_name_options() -> None:
+    for setting, written in {
+        Setting("allow_weak_isolation", True): "--allow-weak-isolation",
+        Setting("statistical_gates", False): "--no-statistical-gates",
+    }.items():
+        assert UsageError("give ", setting).render(write_flag) == f"give {written}"
+    assert write_flag(Setting("columns", {"messages": "log", "id": "n"})) == "--map messages=log --map id=n"
 
 
 def test_flags_of_the_table_are_those_of_options() -> None:
@@ -209,57 +194,49 @@ def test_keyword_arguments_have_the_defaults_of_the_settings() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda t: foretrace.build(t, out="d", seed="x"), UsageError, "seed: Expected `int`, got `str`"),
-        (lambda t: foretrace.build(t, out="d", target="word"), UsageError, "target: 'word' is not one of call, mes"),
-        (lambda t: foretrace.build(t, out="d", sed=1), TypeError, "sed"),
-        (
-            lambda t: foretrace.export(t, format="csv", out="e.jsonl"),
-            UsageError,
-            "unknown format 'csv': choose one of jsonl",
-        ),
-        (lambda t: foretrace.import_source("auto", t, out="x", split="s"), UsageError, "split is for rows on the Hub"),
+        (lambda: foretrace.build("traces", out="d", seed="x"), UsageError, "seed: Expected `int`, got `str`"),
+        (lambda: foretrace.build("traces", out="d", target="word"), UsageError, "'word' is not one of call, mes"),
+        (lambda: foretrace.build("traces", out="d", sed=1), TypeError, "sed"),
+        (lambda: foretrace.export("traces", format="csv", out="e.jsonl"), UsageError, "unknown format 'csv': choose"),
+        (lambda: foretrace.import_source("auto", "traces", out="x", split="s"), UsageError, "split is for rows on the"),
+        (lambda: foretrace.label("traces"), UsageError, "label takes a Trace, not a str; for a traces folder call"),
+        (lambda: foretrace.read_trace("traces", "x"), foretrace.ForetraceError, "no trace with key"),
     ],
 )
-def test_wrong_use_from_python_is_one_clear_line(
-    call: Callable[[Path], object], error: type[Exception], text: str, traces: Path, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("traces")
+def test_wrong_use_from_python_is_one_clear_line(call: Callable[[], object], error: type[Exception], text: str) -> None:
     with pytest.raises(error) as caught:
-        call(traces)
+        call()
     assert text in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """An installed package that brings a source of the name of ours."""
+def test_one_plain_line_once_and_none_under_quiet(tmp_path: Path) -> None:
+    """What an installed package that brings a source of the name of ours is told."""
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[foretrace.source]\nchat = stranger:Chat\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path}
-
-
-def test_one_plain_line_once_and_none_under_quiet(environment: dict[str, str], tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1)])
-    asked = ["import", "chat", file, "--out", tmp_path / "t"]
-    done = command(*asked, env=environment)
-    said = [line for line in done.stderr.splitlines() if "ours is used" in line]
+    write_rows(Path("rows.jsonl"), [chat_row(1)])
+    line, environment = "import chat rows.jsonl --out t", {**os.environ, "PYTHONPATH": path}
+    done = command(line, env=environment)
+    said = [text for text in done.stderr.splitlines() if "ours is used" in text]
     assert done.returncode == 0 and len(said) == 1
     assert said[0].startswith("foretrace: warning: stranger brings a source 'chat', which is the name of foretrace's")
     assert "ForetraceWarning" not in done.stderr and "plugins.py" not in done.stderr
-    quiet = command(*asked, "--quiet", env=environment)
+    quiet = command(line, "--quiet", env=environment)
     assert (quiet.returncode, quiet.stderr) == (0, "")
 
 
 @pytest.mark.slow
-def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
+def test_an_import_shows_a_share_and_the_time_left() -> None:
     """On a terminal with a bar, elsewhere in plain lines."""
-    (tmp_path / "mine.py").write_text(SLOW)
-    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0.025}] * 400)  # over the 4 s between two lines
-    arguments = [*COMMAND, "import", "mine:Slow", str(file), "--out"]
+    Path("mine.py").write_text(SLOW)
+    write_rows(Path("rows.jsonl"), [{"seconds": 0.025}] * 400)  # over the 4 s between two lines
+    arguments = [*COMMAND, "import", "mine:Slow", "rows.jsonl", "--out"]
     ours, its = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    options: dict[str, Any] = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "env": environment}
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "env": environment}
     with subprocess.Popen([*arguments, "t"], stderr=its, **options):
         os.close(its)
         plain = subprocess.run([*arguments, "u"], stderr=subprocess.PIPE, text=True, check=True, **options).stderr
@@ -285,34 +262,25 @@ def test_lines_of_progress_count_only_what_is_several(
     assert capsys.readouterr().err == "building (0 s)\nbuilding: 0 of 3, 0% (0 s)\n"
 
 
-def test_reports_print_as_the_command_prints_them(run: Run, traces: Path, tmp_path: Path) -> None:
-    said = {
-        "ceiling": (run("ceiling", traces), foretrace.ceiling(traces)),
-        "view": (run("view", traces, "--out", tmp_path / "v"), foretrace.view(traces, out=tmp_path / "v")),
-        "label": (
-            run("label", traces, "--out", tmp_path / "l.csv"),
-            foretrace.label_folder(traces, out=tmp_path / "m.csv"),
-        ),
-        "export": (
-            run("export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl"),
-            foretrace.export(traces, format="chat", out=tmp_path / "f.jsonl"),
-        ),
-        "scrub": (run("scrub", traces, "--out", tmp_path / "s"), foretrace.scrub(traces, out=tmp_path / "t")),
-    }
-    other_names = {"m.csv": "l.csv", "f.jsonl": "e.jsonl", str(tmp_path / "t"): str(tmp_path / "s")}
-    for name, (done, report) in said.items():
-        printed = str(report)
-        for ours, theirs in other_names.items():
-            printed = printed.replace(ours, theirs)
-        assert printed == done.out.rstrip("\n"), name
-        assert repr(report).startswith(f"{type(report).__name__}("), name
-
-
-def test_one_trace_is_read_by_how_its_key_begins(traces: Path) -> None:
-    keys = [trace.key for trace in foretrace.read_traces(traces)]
-    assert foretrace.read_trace(traces, keys[0]).key == keys[0]
-    with pytest.raises(foretrace.ForetraceError, match="no trace with key"):
-        foretrace.read_trace(traces, "nothing")
+@pytest.mark.parametrize(
+    ("line", "function", "more"),
+    [
+        ("ceiling traces", foretrace.ceiling, {}),
+        ("view traces --out v", foretrace.view, {"out": "v"}),
+        ("label traces --out l.csv", foretrace.label_folder, {"out": "l.csv"}),
+        ("export traces --format chat --out e.jsonl", foretrace.export, {"format": "chat", "out": "e.jsonl"}),
+        ("scrub traces --out s", foretrace.scrub, {"out": "s"}),
+    ],
+)
+@pytest.mark.usefixtures("traces")
+def test_reports_print_as_the_command_prints_them(
+    run: Run, line: str, function: Callable[..., object], more: dict[str, str]
+) -> None:
+    report = function("traces", **more)
+    for name in more.values():
+        shutil.rmtree(name) if Path(name).is_dir() else Path(name).unlink(missing_ok=True)
+    assert run(line).out == f"{report}\n"
+    assert repr(report).startswith(f"{type(report).__name__}(")
 
 
 @pytest.mark.parametrize("name", foretrace.__all__)
@@ -323,11 +291,6 @@ def test_what_takes_a_path_takes_text_too(name: str) -> None:
     for parameter in inspect.signature(function).parameters.values():
         words = re.findall(r"\w+", str(parameter.annotation))
         assert "Path" not in words or "str" in words, parameter
-
-
-def test_label_refuses_a_folder_in_one_line() -> None:
-    with pytest.raises(UsageError, match="label takes a Trace, not a str; for a traces folder call label_folder"):
-        foretrace.label("traces")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("command", sorted(app.commands))

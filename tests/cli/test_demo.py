@@ -20,13 +20,12 @@ from dataset.little import tree
 from foretrace.cli.commands.demo import next_steps
 from foretrace.cli.main import main
 from foretrace.core.store import TraceStore, read_traces, write_traces
-from foretrace.core.trace import DEMO_MODEL
+from foretrace.core.trace import DEMO_MODEL, Trace
 from sandbox.container import LANDLOCK, NAMESPACES
 
 CONTAINER = Path(__file__).parents[1] / "sandbox/container.py"
 DEMONSTRATION = "20 of 89 traces come from the demo model: this dataset is a demonstration, never training data"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
-DEMO = [sys.executable, "-m", "foretrace", "demo"]
 
 
 class Made(NamedTuple):
@@ -58,9 +57,13 @@ def test_it_generates_failures_and_recoveries(made: Made) -> None:
     assert sum(c["traces"] for c in made.json["import"].values()) == 69
     assert made.json["labels"]["traces"] == made.json["manifest"]["counts"]["traces"] == 89
     assert 0 < report["success"] < 1 and 0 < report["recovery"] < 1 and report["mean_reward"] > 0.5
-    generated = [t for t in read_traces(made.out / "traces") if t.provenance.origin == "generated"]
+    generated = read_generated(made.out)
     assert {t.provenance.model for t in generated} == {DEMO_MODEL} and len(generated) == 20
     assert len({t.task.id for t in generated}) == 10
+
+
+def read_generated(out: Path) -> list[Trace]:
+    return [trace for trace in read_traces(out / "traces") if trace.provenance.origin == "generated"]
 
 
 @pytest.mark.slow
@@ -90,19 +93,16 @@ def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_makes_the_same(made: Made, run: Run, tmp_path: Path) -> None:
+def test_the_command_line_makes_the_same(made: Made, run: Run) -> None:
     """What the demo does are runs of `generate` and `build` like any other: nothing is left to be done, and made anew
     it is the same, to the last byte of the dataset."""
-    words = (
-        "generate --problems builtin --limit 10 --protocol interleaved_tools --model demo --temperature 1 "
-        "--max-tokens 1024 --json"
-    )
-    done = run(*words.split(), "--samples", 2, "--out", made.out / "traces")
-    assert (done.json["already_done"], done.json["done"]) == (20, 0)
-    anew = run(*words.replace("limit 10", "limit 4").split(), "--samples", 1, "--out", tmp_path / "traces")
-    assert anew.json["done"] == 4 and ids(tmp_path / "traces").items() < ids(made.out / "traces").items()
-    assert run("build", made.out / "traces", "--out", tmp_path / "dataset", "--allow-demo").code == 0
-    assert tree(tmp_path / "dataset") == tree(made.out / "dataset")
+    line = "generate --problems builtin --protocol interleaved_tools --model demo --temperature 1 --max-tokens 1024"
+    done = run(f"{line} --limit 10 --samples 2 --json --out {made.out}/traces").json
+    assert (done["already_done"], done["done"]) == (20, 0)
+    assert run(f"{line} --limit 4 --json --out traces").json["done"] == 4
+    assert ids(Path("traces")).items() < ids(made.out / "traces").items()
+    assert run(f"build {made.out}/traces --out dataset --allow-demo").code == 0
+    assert tree(Path("dataset")) == tree(made.out / "dataset")
 
 
 def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> None:
@@ -112,25 +112,17 @@ def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_to_do_next_works_as_it_stands(
-    made: Made, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_to_do_next_works_as_it_stands(made: Made, run: Run) -> None:
     """The commands of `foretrace` in this process, all others in a shell."""
-    shutil.copytree(made.out, tmp_path / "demo-out")
-    monkeypatch.chdir(tmp_path)
-    said: dict[str, str] = {}
-    for what, command in made.json["next"].items():
-        if command.startswith("foretrace "):
-            own = run(*shlex.split(command)[1:])
-            assert own.code == 0, (command, own.err)
-            said[what] = own.out
-            continue
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (command, done.stderr)
-        said[what] = done.stdout
-    assert sum(command.startswith("foretrace ") for command in made.json["next"].values()) == 6
-    assert (tmp_path / "demo-out/predictions/memory.jsonl").is_file()
-    shown = said["one trace, step by step"]
+    shutil.copytree(made.out, "demo-out")
+    own = {what: line for what, line in made.json["next"].items() if line.startswith("foretrace ")}
+    said = {what: run(*shlex.split(line)[1:]) for what, line in own.items()}
+    assert not [done.err for done in said.values() if done.code] and len(said) == 6
+    for line in {*made.json["next"].values()} - {*own.values()}:
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+    assert Path("demo-out/predictions/memory.jsonl").is_file()
+    shown = said["one trace, step by step"].out
     assert "demo-model" in shown and "failed\n" in shown and "repair" in shown and "success, done" in shown
 
 
@@ -151,39 +143,34 @@ def test_names_with_blanks_are_quoted(traces: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_sandbox_the_rest_is_shown_and_only_its_own_is_replaced(made: Made, tmp_path: Path) -> None:
+def test_without_a_sandbox_the_rest_is_shown_and_only_its_own_is_replaced(made: Made) -> None:
     """In the folder of an earlier run, beside a file that is not the demo's."""
-    shutil.copytree(made.out, tmp_path / "out")
-    (tmp_path / "out/mine.txt").write_text("mine")
-    (tmp_path / "out/labels.parquet").write_text("torn")
+    out = Path("out")
+    shutil.copytree(made.out, out)
+    (out / "mine.txt").write_text("mine")
+    (out / "labels.parquet").write_text("torn")
     names = ",".join((*NAMESPACES, *LANDLOCK))
-    command = [sys.executable, str(CONTAINER), names, "--", *DEMO, "--out", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    demo = [sys.executable, "-m", "foretrace", "demo", "--out", "out"]
+    command = [sys.executable, str(CONTAINER), names, "--", *demo]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
     assert first.startswith("1. generate  skipped: isolation level 2 is not to be had here") and "landlock" in first
-    assert "4. build  69 traces" in done.stdout and "demo model" not in done.stdout
-    assert "5. ceiling" not in done.stdout and "6. score  predictors that cost nothing" in done.stdout
-    assert "--protocol" not in done.stdout
-    assert json.loads((tmp_path / "out/dataset/manifest.json").read_bytes())["counts"]["traces_of_demo_model"] == 0
-    assert ids(tmp_path / "out/traces").items() < ids(made.out / "traces").items()
-    assert parquet.read_metadata(tmp_path / "out/labels.parquet").num_rows > 0
-    assert (tmp_path / "out/mine.txt").read_text() == "mine"
-
-
-@pytest.fixture
-def demo_traces(made: Made, tmp_path: Path) -> Path:
-    """Only the 20 generated traces."""
-    generated = (t for t in read_traces(made.out / "traces") if t.provenance.origin == "generated")
-    write_traces(generated, tmp_path / "demo-traces")
-    return tmp_path / "demo-traces"
+    for words in ("4. build  69 traces", "6. score  predictors that cost nothing"):
+        assert words in done.stdout
+    for words in ("demo model", "5. ceiling", "--protocol"):
+        assert words not in done.stdout
+    assert json.loads((out / "dataset/manifest.json").read_bytes())["counts"]["traces_of_demo_model"] == 0
+    assert ids(out / "traces").items() < ids(made.out / "traces").items()
+    assert parquet.read_metadata(out / "labels.parquet").num_rows > 0
+    assert (out / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.slow
-def test_build_refuses_it_before_anything_is_imported(run: Run, demo_traces: Path, tmp_path: Path) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [chat_row(n) for n in range(5)])
-    done = run("build", demo_traces, f"chat={rows}", "--out", tmp_path / "out")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"foretrace: {demo_traces}: 20 of 20 traces come from the demo model")
-    assert "--allow-demo" in done.err and done.err.count("\n") == 1
-    assert not list(tmp_path.glob("out*"))
+def test_build_refuses_it_before_anything_is_imported(run: Run, made: Made) -> None:
+    write_traces(read_generated(made.out), "demo-traces")
+    write_rows(Path("rows.jsonl"), [chat_row(n) for n in range(5)])
+    done = run("build demo-traces chat=rows.jsonl --out out")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith("foretrace: demo-traces: 20 of 20 traces come from the demo model")
+    assert "--allow-demo" in done.err and not list(Path().glob("out*"))

@@ -16,55 +16,47 @@ HERE = "--allow-weak-isolation"  # whatever this machine offers
 
 @pytest.mark.usefixtures("short_measuring")
 def test_what_serves_here(run: Run) -> None:
-    done = run("doctor", HERE, "--json", "--workers", 1)
-    assert done.code == 0
-    assert (done.json["ok"], done.json["error"]) == (True, None)
+    done = run(f"doctor {HERE} --json --workers 1")
+    assert (done.code, done.json["ok"], done.json["error"]) == (0, True, None)
     found = done.json["sandbox"]
-    assert found["name"] == "local"
-    assert found["level"] in (0, 1, 2, 3)
+    assert (found["name"], found["workers"]) == ("local", 1) and found["level"] in (0, 1, 2, 3)
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["runs_per_s"] > 10
-    assert 0 < found["ms_per_run"] < 1000
-    assert found["workers"] == 1
-    if sys.platform == "linux":
-        assert found["limits"]["memory_mb"] == 512
+    assert found["runs_per_s"] > 10 and 0 < found["ms_per_run"] < 1000
+    assert sys.platform != "linux" or found["limits"]["memory_mb"] == 512
     guards = {guard["name"]: guard for guard in found["guards"]}
     assert guards["limits"]["on"]
     assert sorted(found["missing"]) == sorted(name for name, guard in guards.items() if not guard["on"])
 
 
-@pytest.mark.usefixtures("short_measuring")
-def test_an_ordered_list_says_why_the_first_does_not_serve(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = run("doctor", HERE, "--quiet", "--json", "--sandbox", "docker,local")
-    assert done.code == 0
-    assert done.json["sandbox"]["name"] == "local"
+@pytest.mark.usefixtures("short_measuring", "no_container")
+def test_an_ordered_list_says_why_the_first_does_not_serve(run: Run) -> None:
+    done = run(f"doctor {HERE} --quiet --json --sandbox docker,local")
+    assert (done.code, done.json["sandbox"]["name"]) == (0, "local")
     assert "no container engine here" in done.json["sandbox"]["refused"]["docker"]
     assert done.err == ""  # it is in the report
-    shown = run("doctor", HERE, "--sandbox", "docker,local").out
+    shown = run(f"doctor {HERE} --sandbox docker,local").out
     for wanted in ("not docker", "isolation", "level ", "runs/s", "limits of a run", "filesystem_read", "network"):
         assert wanted in shown
 
 
-def test_no_sandbox_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = run("doctor", "--quiet", "--sandbox", "docker")
+@pytest.mark.usefixtures("no_container")
+def test_no_sandbox_serves(run: Run, doctor: Run) -> None:
+    done = run("doctor --quiet --sandbox docker")
     assert (done.code, done.out) == (1, "")
     assert done.err == ("foretrace: no container engine here: install Docker or Podman, or give --sandbox local\n")
-    told = run("doctor", "--sandbox", "docker", "--json")
-    assert told.code == 1
-    assert (told.json["ok"], told.json["sandbox"]) == (False, None)
+    told = run("doctor --sandbox docker --json")
+    assert (told.code, told.json["ok"], told.json["sandbox"]) == (1, False, None)
     assert "no container engine" in told.json["error"]
+    of_model = doctor("--model", script(*TURNS), "--sandbox docker --json")
+    assert of_model.code == 1 and "no container engine" in of_model.err
+    assert of_model.json["protocols"] and of_model.json["sandbox"] is None
 
 
 @pytest.mark.usefixtures("short_measuring")
 def test_below_the_level_that_must_be_had_the_guards_are_shown_all_the_same(run: Run) -> None:
-    done = run("doctor", "--quiet", "--min-level", 4)
-    assert done.code == 1
+    done = run("doctor --quiet --min-level 4")
+    assert (done.code, done.err.count("\n")) == (1, 1)
     assert "the local sandbox reaches level 3, and 4 was asked for" in done.err
-    assert done.err.count("\n") == 1
     assert "filesystem_read" in done.out
 
 
@@ -80,15 +72,15 @@ def two_sum(numbers, target):
 TURNS = [f"<think>I look back.</think><code>{CODE}</code>", "<verify></verify>"]
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def no_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
 
 
 @pytest.fixture
 def doctor(run: Run) -> Run:
-    def call(*arguments: object) -> Result:
-        return run("doctor", "--allow-weak-isolation", "--workers", 1, "-q", *arguments)
+    def call(*words: str) -> Result:
+        return run(f"doctor {HERE} --workers 1 -q {' '.join(words)}")
 
     return call
 
@@ -102,8 +94,8 @@ def say(asked: Asked) -> str:
     return TURNS[CODE in asked.text]
 
 
-def at(server: ModelServer, kind: str = "openai", name: str = "toy") -> list[str]:
-    return ["--model", f"{kind}:{name}", "--base-url", server.url, "--model-option", "backoff_s=0.01", "--retries", "0"]
+def at(server: ModelServer, kind: str = "openai") -> str:
+    return f"--model {kind}:toy --base-url {server.url} --model-option backoff_s=0.01 --retries 0"
 
 
 def test_the_demo_model_as_text(doctor: Run) -> None:
@@ -150,9 +142,8 @@ def test_a_script_as_an_object(doctor: Run) -> None:
 )
 def test_servers(doctor: Run, kind: str, exact: str, ids: bool) -> None:
     with serving(ModelServer(say=say)) as server:
-        done = doctor(*at(server, kind), "--json")
-        assert (done.code, done.err) == (0, "")
-        assert done.json["endpoint"] == server.url
+        done = doctor(at(server, kind), "--json")
+        assert (done.code, done.err, done.json["endpoint"]) == (0, "", server.url)
     assert done.json["capabilities"]["token_ids"]["yes"] is ids
     assert done.json["protocols"]["inline"] == {"offered": True, "reason": None}
     episode = done.json["episode"]
@@ -163,23 +154,22 @@ def test_servers(doctor: Run, kind: str, exact: str, ids: bool) -> None:
 @pytest.mark.slow
 def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None:
     with serving(ModelServer(say=say, continues=False)) as server:
-        done = doctor(*at(server), "--json")
+        done = doctor(at(server), "--json")
         inline = done.json["protocols"]["inline"]
         assert not inline["offered"] and "opens a new turn" in inline["reason"]
         assert done.json["capabilities"]["continuation"]["reason"] in inline["reason"]
         assert done.code == 0 and done.json["episode"]["protocol"] == "interleaved_tools"
         for name, told in done.json["protocols"].items():
-            more = [*at(server), "--limit", 1, "--max-turns", 1, "--out", f"t-{name}", "-q"]
-            made = run("generate", "--problems", "builtin", "--protocol", name, *more)
+            line = f"generate --problems builtin --protocol {name} --limit 1 --max-turns 1 --out t-{name} -q"
+            made = run(f"{line} {at(server)}")
             assert made.code == (0 if told["offered"] else 2), made.err
             assert told["offered"] or f"the protocol {name} {told['reason'].partition(':')[0]}" in made.err
 
 
 def test_replies_that_are_cut_off_are_counted(doctor: Run) -> None:
     with serving(ModelServer(say=lambda asked: TURNS[0])) as server:
-        done = doctor(*at(server), "--max-tokens", 5)
-    assert done.code == 1
-    assert "16 replies at 5 tokens: give more with --max-tokens" in done.out
+        done = doctor(at(server), "--max-tokens 5")
+    assert done.code == 1 and "16 replies at 5 tokens: give more with --max-tokens" in done.out
 
 
 def test_a_server_that_refuses_after_the_probe(doctor: Run) -> None:
@@ -192,7 +182,7 @@ def test_a_server_that_refuses_after_the_probe(doctor: Run) -> None:
 
     server.say = locked_out
     with serving(server):
-        done = doctor(*at(server, "ollama"), "--json")
+        done = doctor(at(server, "ollama"), "--json")
     assert done.code == 1 and "HTTP 401" in done.err and done.err.count("\n") == 1
     assert done.json["capabilities"]["logprobs"]["yes"] and done.json["sandbox"]
     assert (done.json["ok"], done.json["episode"]) == (False, None)
@@ -210,10 +200,3 @@ def test_an_episode_that_goes_wrong_is_one_line_and_still_shown(doctor: Run, tur
     assert done.code == 1
     assert told in done.err and done.err.count("\n") == 1
     assert "builtin/two_sum" in done.out
-
-
-def test_a_sandbox_that_does_not_serve(doctor: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = doctor("--model", script(*TURNS), "--sandbox", "docker", "--json")
-    assert done.code == 1 and "no container engine" in done.err
-    assert done.json["protocols"] and done.json["sandbox"] is None

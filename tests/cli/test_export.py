@@ -90,29 +90,20 @@ def turns(draw: st.DrawFn) -> Trace:
     messages = [SYSTEM, USER] if draw(st.booleans()) else [USER]
     turn = 2
     for number in range(draw(st.integers(1, 6))):
-        mine = number == 0 or draw(st.booleans())
-        text = draw(WORDS)
+        mine, text = number == 0 or draw(st.booleans()), draw(WORDS)
         known = with_tokens and draw(st.integers(0, 9)) > 0
         sampled = exactly(text, known=known) if with_tokens or draw(st.booleans()) else None
-        if not mine and sampled is not None:
-            sampled = msgspec.structs.replace(sampled, logprobs=())
         turn += not one_turn
-        messages.append(
-            Message(
-                role="assistant" if mine else "tool",
-                author="model" if mine else "environment",
-                content=text,
-                prefix="" if mine or one_turn else draw(WORDS),
-                turn=turn,
-                continues=mine and number > 0 and one_turn,
-                injected=one_turn and not mine,
-                train=draw(st.sampled_from([None, True, False])) if mine else False,
-                sampled=sampled,
-            )
-        )
-    return made(
-        *messages, outcome=Outcome(success=draw(st.none() | st.booleans()), reward=draw(st.none() | st.just(0.5)))
-    )
+        if mine:
+            train, continues = draw(st.sampled_from([None, True, False])), number > 0 and one_turn
+            said = Message(role="assistant", author="model", train=train, continues=continues)
+        else:
+            sampled = sampled and msgspec.structs.replace(sampled, logprobs=())
+            prefix = "" if one_turn else draw(WORDS)
+            said = Message(role="tool", author="environment", train=False, prefix=prefix, injected=one_turn)
+        messages.append(msgspec.structs.replace(said, content=text, turn=turn, sampled=sampled))
+    outcome = Outcome(success=draw(st.none() | st.booleans()), reward=draw(st.none() | st.just(0.5)))
+    return made(*messages, outcome=outcome)
 
 
 def outside(content: str, spans: list[tuple[int, int]]) -> list[str]:
@@ -125,28 +116,23 @@ def held(trace: Trace, row: dict[str, Any]) -> None:
     """All that is true of every inline row."""
     rest = [m for m in trace.messages if m.role in ("assistant", "tool")]
     *prompt, answer = row["messages"]
-    content: str = answer["content"]
+    content, spans = answer["content"], row["spans"]
     assert answer["role"] == "assistant"
     assert [(m["role"], m["content"]) for m in prompt] == [(m.role, m.content) for m in trace.messages[: len(prompt)]]
     assert len(prompt) + len(rest) == len(trace.messages)
-    # Offsets slice out exactly the texts of the model that are to be learned.
-    learned = [m.role == "assistant" and m.train is not False for m in rest]
-    spans = row["spans"]
-    assert [content[a:b] for a, b in spans] == [
-        m.content for m, own in zip(rest, learned, strict=True) if own and m.content
-    ]
     assert all(0 <= a < b <= c for (a, b), (c, _) in itertools.pairwise([*spans, (len(content), 0)]))
-    # Everything else is what was answered, in order, so no span holds any of it.
+    # Offsets slice out exactly the texts of the model that are to be learned, and all else is what was answered.
+    learned: list[str] = []
     others: list[str] = []
     pieces: list[str] = []
-    for message, own in zip(rest, learned, strict=True):
+    for message in rest:
         text = message.prefix + message.content
         if message.role == "tool" and not message.injected:
             text = f"\n<tool_response>\n{text}\n</tool_response>\n"
         pieces.append(text)
-        if not own:
-            others.append(text)
+        (learned if message.role == "assistant" and message.train is not False else others).append(text)
     assert content == "".join(pieces)
+    assert [content[a:b] for a, b in spans] == [text for text in learned if text]
     assert "".join(outside(content, spans)) == "".join(others)
     if row["token_ids"] is None:
         assert row["mask"] is None and row["logprobs"] is None and row["prompt_token_ids"] is None
@@ -158,26 +144,25 @@ def held(trace: Trace, row: dict[str, Any]) -> None:
 
 
 @given(turns())
-def test_spans_hold_what_the_model_wrote_and_nothing_else(trace: Trace) -> None:
+def test_spans_hold_what_the_model_wrote_and_ids_are_those_of_the_content(trace: Trace) -> None:
     row = make_inline_row(trace)
     assert isinstance(row, dict)
     held(trace, row)
-
-
-@given(turns())
-def test_ids_are_those_of_the_content_and_the_mask_those_of_the_spans(trace: Trace) -> None:
-    row = make_inline_row(trace)
-    assert isinstance(row, dict)
     rest = [m for m in trace.messages if m.role in ("assistant", "tool")]
     whole = all(m.injected or m.role == "assistant" for m in rest) and len({m.turn for m in rest}) == 1
     known = all(m.sampled.exact == "token" if m.sampled else not m.content for m in rest)
-    content: str = row["messages"][-1]["content"]
-    assert (row["token_ids"] is not None) == (whole and known and content != "")
+    assert (row["token_ids"] is not None) == (whole and known and row["messages"][-1]["content"] != "")
     if row["token_ids"] is not None:
-        assert bytes(row["token_ids"]) == content.encode()
-        mine = bytes(i for i, own in zip(row["token_ids"], row["mask"], strict=True) if own)
-        assert mine == "".join(content[a:b] for a, b in row["spans"]).encode()
-        assert row["logprobs"] == [-0.5 if own else 0.0 for own in row["mask"]]
+        check_ids(row)
+
+
+def check_ids(row: dict[str, Any]) -> None:
+    """Where bytes are the tokens: the ids are those of the content, and the mask is that of the spans."""
+    content: str = row["messages"][-1]["content"]
+    assert bytes(row["token_ids"]) == content.encode()
+    mine = bytes(i for i, own in zip(row["token_ids"], row["mask"], strict=True) if own)
+    assert mine == "".join(content[a:b] for a, b in row["spans"]).encode()
+    assert row["logprobs"] == [-0.5 if own else 0.0 for own in row["mask"]]
 
 
 def test_a_row_with_results_in_the_message_is_not_taken_for_one_step(plays: dict[str, Trace]) -> None:
@@ -287,43 +272,41 @@ def test_images_of_merged_spans_keep_their_place() -> None:
 
 
 @pytest.fixture
-def folder(plays: dict[str, Trace], tmp_path: Path) -> Path:
+def folder(plays: dict[str, Trace]) -> Path:
     """All plays in a traces folder."""
     # Stories of one protocol are attempts with one key.
     named = (msgspec.structs.replace(trace, key=f"{trace.key}/{name}") for name, trace in plays.items())
-    assert write_traces(map(add_trace_id, named), tmp_path / "t")["new"] == len(plays)
-    return tmp_path / "t"
+    assert write_traces(map(add_trace_id, named), "t")["new"] == len(plays)
+    return Path("t")
 
 
-def test_the_summary_counts_what_was_written_and_what_not(
-    run: Run, folder: Path, plays: dict[str, Trace], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_the_summary_counts_what_was_written_and_what_not(run: Run, plays: dict[str, Trace]) -> None:
     prompted = sum(isinstance(make_inline_row(t), Drop) for t in plays.values())
-    done = run("export", folder, "--format", "inline", "--out", tmp_path / "i.jsonl", "--json")
-    assert done.json["dropped"] == {"prompted": prompted} and prompted > 1
-    assert done.json["written"] + prompted == done.json["traces"] == len(plays)
-    rows = [json.loads(line) for line in (tmp_path / "i.jsonl").read_text().splitlines()]
-    assert len(rows) == done.json["written"]
-    text = run("export", folder, "--format", "inline", "--out", tmp_path / "i.jsonl").out
-    assert [line.split() for line in text.splitlines()][:4] == [
-        ["traces", str(len(plays))],
-        ["written", str(len(rows))],
-        ["with", "tokens", "0"],
-        ["dropped,", "prompted", str(prompted)],
+    done = run("export t --format inline --out i.jsonl --json").json
+    assert done["dropped"] == {"prompted": prompted} and prompted > 1
+    assert done["written"] + prompted == done["traces"] == len(plays)
+    assert done["written"] == len(Path("i.jsonl").read_text().splitlines())
+    text = run("export t --format inline --out i.jsonl").out
+    assert [" ".join(line.split()) for line in text.splitlines()][:4] == [
+        f"traces {len(plays)}",
+        f"written {done['written']}",
+        "with tokens 0",
+        f"dropped, prompted {prompted}",
     ]
     for name in ("chat", "jsonl"):
-        whole = run("export", folder, "--format", name, "--out", tmp_path / "c.jsonl", "--json").json
+        whole = run(f"export t --format {name} --out c.jsonl --json").json
         assert (whole["written"], whole["dropped"]) == (len(plays), {})
+    native = run("export t --format openai --calls native --out o.jsonl --json").json
+    assert native["written"] and '"tool_calls"' in Path("o.jsonl").read_text()
 
 
 @pytest.mark.parametrize("format", ["chat", "openai", "sharegpt", "verifiers_sft"])
-def test_generated_text_is_exported_character_for_character(
-    run: Run, folder: Path, tmp_path: Path, format: str
-) -> None:
+def test_generated_text_is_exported_character_for_character(run: Run, folder: Path, format: str) -> None:
     """All five protocols, odd replies among them; the answers are the user's, as the model saw them."""
-    done = run("export", folder, "--format", format, "--out", tmp_path / "o.jsonl", "--json").json
+    done = run(f"export t --format {format} --out o.jsonl --json").json
     assert done["written"] == done["traces"]
-    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
     turns = [row["conversations"] if "conversations" in row else row["messages"] for row in rows]
     said = [[turn.get("content", turn.get("value")) for turn in each if is_agent(turn)] for each in turns]
     sampled = [[m.content for m in trace.messages if m.role == "assistant"] for trace in read_traces(folder)]
@@ -335,50 +318,36 @@ def is_agent(turn: dict[str, Any]) -> bool:
     return turn.get("role", turn.get("from")) in ("assistant", "gpt")
 
 
-def test_a_form_of_calls_that_a_format_does_not_have(run: Run, folder: Path, tmp_path: Path) -> None:
-    for format, form in (("inline", "xml"), ("jsonl", "verbatim"), ("sharegpt", "native")):
-        done = run("export", folder, "--format", format, "--calls", form, "--out", tmp_path / "o.jsonl")
-        assert done.code == 2
-        assert f"--calls {form}: {format} does not have that form" in done.err
-    native = run("export", folder, "--format", "openai", "--calls", "native", "--out", tmp_path / "o.jsonl", "--json")
-    assert native.json["written"] and '"tool_calls"' in (tmp_path / "o.jsonl").read_text()
-
-
-def test_the_ids_of_a_real_inline_episode_spell_the_message(run: Run, tmp_path: Path) -> None:
+def test_the_ids_of_a_real_inline_episode_spell_the_message(run: Run) -> None:
     replies = [f"<think>\n{call('print(1)')}", f"\nAgain.\n{call('print(2)')}", f"\nIt is so.\n{ANSWER}"]
 
     def say(request: Request) -> Completion:
         before = bytes(request.prompt_ids or ()).decode()
         full = replies[sum(reply in before for reply in replies)]
         stop = next((s for s in request.stop if full.endswith(s)), None)
+        ids: dict[str, Any] = {"token_ids": tuple(full.encode()), "logprobs": (-0.5,) * len(full), "exact": "token"}
         return Completion(
             text=full.removesuffix(stop or ""),
             finish="stop" if stop is None else "stop_sequence",
             stop=stop,
-            token_ids=tuple(full.encode()),
-            logprobs=(-0.5,) * len(full),
             pieces=tuple(full),
             prompt_token_ids=request.prompt_ids,
-            exact="token",
+            **ids,
         )
 
     model = Scripted("bytes", Server(options={"tokens": "bytes"}), scripts=say)
-    generate("builtin", model=model, protocol="inline", limit=1, out=tmp_path / "t", sandbox=weak())
-    done = run("export", tmp_path / "t", "--format", "inline", "--out", tmp_path / "i.jsonl", "--json")
-    assert (done.json["written"], done.json["with_tokens"]) == (1, 1)
-    row: dict[str, Any] = json.loads((tmp_path / "i.jsonl").read_text())
-    (trace,) = read_traces(tmp_path / "t")
+    generate("builtin", model=model, protocol="inline", limit=1, out="t", sandbox=weak())
+    done = run("export t --format inline --out i.jsonl --json").json
+    assert (done["written"], done["with_tokens"]) == (1, 1)
+    row: dict[str, Any] = json.loads(Path("i.jsonl").read_text())
+    (trace,) = read_traces("t")
     held(trace, row)
+    check_ids(row)
     content: str = row["messages"][-1]["content"]
-    assert bytes(row["token_ids"]).decode() == content
-    assert [content[a:b] for a, b in row["spans"]] == replies
-    assert bytes(i for i, own in zip(row["token_ids"], row["mask"], strict=True) if own).decode() == "".join(replies)
-    assert row["logprobs"] == [-0.5 if own else 0.0 for own in row["mask"]]
-    assert content.count("<tool_response>") == 2
+    assert [content[a:b] for a, b in row["spans"]] == replies and content.count("<tool_response>") == 2
     assert "def two_sum" in bytes(row["prompt_token_ids"]).decode()
 
 
-def test_traces_of_the_demo_model_are_named_as_such(run: Run, tmp_path: Path) -> None:
-    generate("builtin", model="demo", protocol="tools", limit=1, out=tmp_path / "t", sandbox=weak())
-    done = run("export", tmp_path / "t", "--format", "inline", "--out", tmp_path / "i.jsonl")
-    assert "1 of the traces are the demo model's" in done.err
+def test_traces_of_the_demo_model_are_named_as_such(run: Run) -> None:
+    generate("builtin", model="demo", protocol="tools", limit=1, out="t", sandbox=weak())
+    assert "1 of the traces are the demo model's" in run("export t --format inline --out i.jsonl").err

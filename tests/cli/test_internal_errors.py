@@ -60,29 +60,24 @@ class Steps:
 
 
 @pytest.fixture
-def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "broken_plugins.py").write_text(PLUGINS)
-    monkeypatch.syspath_prepend(tmp_path)
-    return write_rows(tmp_path / "rows.jsonl", [chat_row(number) for number in range(4)])
+def rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("broken_plugins.py").write_text(PLUGINS)
+    monkeypatch.syspath_prepend(Path.cwd())
+    write_rows(Path("rows.jsonl"), [chat_row(number) for number in range(4)])
 
 
-def test_a_source_that_exits_does_not_set_the_exit_code(run: Run, rows: Path, tmp_path: Path) -> None:
-    done = run("import", "broken_plugins:Exits", rows, "--out", tmp_path / "t")
-    assert done.code == 1 and "unexpected SystemExit: 3" in done.err
-    done = run("import", "broken_plugins:ExitsWhenMade", rows, "--out", tmp_path / "t")
+@pytest.mark.parametrize("name", ["Exits", "ExitsWhenMade"])
+@pytest.mark.usefixtures("rows")
+def test_a_source_that_exits_does_not_set_the_exit_code(run: Run, name: str) -> None:
+    done = run(f"import broken_plugins:{name} rows.jsonl --out t")
     assert done.code == 1 and "unexpected SystemExit: 3" in done.err
 
 
 @pytest.fixture
-def weather(rows: Path, run: Run) -> Path:
-    folder = rows.parent / "weather"
-    assert run("import", "chat", rows, "--out", folder).code == 0
-    return folder
-
-
-def find_key(folder: Path) -> str:
-    return next(trace.key for trace in read_traces(folder) if "town 1" in trace.messages[0].content)
+def key(run: Run, rows: None) -> str:
+    """The key of one of the traces in the folder `weather`: that on which something fails."""
+    assert run("import chat rows.jsonl --out weather").code == 0
+    return next(trace.key for trace in read_traces("weather") if "town 1" in trace.messages[0].content)
 
 
 def fail_in(monkeypatch: pytest.MonkeyPatch, module: object, name: str, town: str = '"town": 1') -> None:
@@ -102,80 +97,77 @@ def last_line(text: str) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_source_that_fails_on_a_row(rows: Path, run: Run, workers: int) -> None:
-    result = run("import", "broken_plugins:Rows", rows, "--out", "out", "--workers", workers, "--json")
+@pytest.mark.usefixtures("rows")
+def test_a_source_that_fails_on_a_row(run: Run, workers: int) -> None:
+    line = f"import broken_plugins:Rows rows.jsonl --workers {workers}"
+    result = run(f"{line} --out out --json")
     assert result.code == 1 and result.json["traces"] == 3 and result.json["drops"] == {"internal_error": 1}
-    line = last_line(result.err)
-    assert line.startswith("foretrace: internal_error 1: rows on rows.jsonl row 1: KeyError: 'no such thing'")
-    assert line.endswith("the rest is done; run again with --debug to see where")
-    again = run("import", "broken_plugins:Rows", rows, "--out", "again", "--workers", workers, "--debug")
+    said = last_line(result.err)
+    assert said.startswith("foretrace: internal_error 1: rows on rows.jsonl row 1: KeyError: 'no such thing'")
+    assert said.endswith("the rest is done; run again with --debug to see where")
+    again = run(f"{line} --out again --debug")
     assert "Traceback" in again.err and 'raise KeyError("no such thing")' in again.err
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_recipe_that_fails_on_a_task(weather: Path, run: Run, workers: int) -> None:
-    recipes = ("--outcomes", "all", "--recipes", "broken_plugins:Steps", "--recipes", "trajectories")
-    result = run("build", weather, "--out", "data", *recipes, "--workers", workers, "--json")
-    assert result.code == 1 and f"internal_error 1: recipe steps on {find_key(weather)}: " in last_line(result.err)
+def test_a_recipe_that_fails_on_a_task(key: str, run: Run, workers: int) -> None:
+    recipes = "--recipes broken_plugins:Steps --recipes trajectories"
+    result = run(f"build weather --out data --outcomes all {recipes} --workers {workers} --json")
+    assert result.code == 1 and f"internal_error 1: recipe steps on {key}: " in last_line(result.err)
     assert json.loads(Path("data/manifest.json").read_text())["drops"]["steps"] == {"internal_error": 1}
     keys = {row["key"] for file in Path("data/steps").iterdir() for row in pq.read_table(file).to_pylist()}
-    assert keys == {trace.key for trace in read_traces(weather)} - {find_key(weather)}
+    assert keys == {trace.key for trace in read_traces("weather")} - {key}
 
 
-def test_a_format_that_fails_on_a_trace(weather: Path, run: Run) -> None:
-    result = run("export", weather, "--format", "broken_plugins:Lines", "--out", "out.jsonl", "--json")
-    assert result.code == 1 and f"internal_error 1: lines on {find_key(weather)}: " in last_line(result.err)
+def test_a_format_that_fails_on_a_trace(key: str, run: Run) -> None:
+    result = run("export weather --format broken_plugins:Lines --out out.jsonl --json")
+    assert result.code == 1 and f"internal_error 1: lines on {key}: " in last_line(result.err)
     assert (result.json["written"], result.json["dropped"]) == (3, {"internal_error": 1})
     assert len(Path("out.jsonl").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("module", [label_steps, flags])
-def test_a_rule_that_fails_on_a_step(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch, module: object) -> None:
-    key = find_key(weather)
-    fail_in(monkeypatch, module, "classify_call" if module is label_steps else "_check_call")
-    said = f"internal_error 1: {'labels' if module is label_steps else 'flags'} on {key}: LookupError: no such rule"
-    commands: list[tuple[object, ...]] = [
-        ("label", weather, "--out", "labels.jsonl"),
-        ("build", weather, "--out", "data", "--outcomes", "all", "--recipes", "trajectories"),
-        ("view", weather, "--out", "page"),
-        ("show", weather, key),
-        ("show", weather, key, "--json"),
-    ]
-    for command in commands if module is label_steps else [commands[0], *commands[2:]]:  # flags are a filter's affair
-        result = run(*command)
-        assert result.code == 1 and said in last_line(result.err), command
-    labels = [json.loads(line) for line in Path("labels.jsonl").read_text().splitlines()]
+def test_a_rule_that_fails_on_a_step(key: str, run: Run, monkeypatch: pytest.MonkeyPatch, module: object) -> None:
+    of_labels = module is label_steps
+    fail_in(monkeypatch, module, "classify_call" if of_labels else "_check_call")
+    lines = ["label weather --out labels.jsonl", "view weather --out page", f"show weather {key}"]
+    lines.append(f"show weather {key} --json")
+    if of_labels:  # flags are a filter's affair
+        lines.append("build weather --out data --outcomes all --recipes trajectories")
+    for line in lines:
+        result = run(line)
+        said = f"internal_error 1: {'labels' if of_labels else 'flags'} on {key}: LookupError: no such rule"
+        assert result.code == 1 and said in last_line(result.err), line
+    labels = [json.loads(text) for text in Path("labels.jsonl").read_text().splitlines()]
     failed = [row["key"] for row in labels if row["rule"] == "nonstep.internal_error"]
-    assert len(labels) == 8 and failed == ([key] if module is label_steps else [])
+    assert len(labels) == 8 and failed == ([key] if of_labels else [])
 
 
-def test_a_measure_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measure_that_fails_on_a_trace(key: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (ceiling, traces_page):
         fail_in(monkeypatch, module, "time_steps", "town 1?")
-    result = run("ceiling", weather, "--json")
+    result = run("ceiling weather --json")
     assert result.code == 1 and result.json["traces"] == 3
-    assert f"internal_error 1: ceiling on {find_key(weather)}: " in last_line(result.err)
-    result = run("view", weather, "--json")
+    assert f"internal_error 1: ceiling on {key}: " in last_line(result.err)
+    result = run("view weather --json")
     assert result.code == 1 and (result.json["listed"], result.json["unreadable"]) == (3, 1)
-    assert f"internal_error 1: page on {find_key(weather)}: " in last_line(result.err)
+    assert f"internal_error 1: page on {key}: " in last_line(result.err)
 
 
-def test_a_scanner_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scanner_that_fails_on_a_trace(key: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_in(monkeypatch, redact, "_list_placeholders", "town 1")
     fail_in(monkeypatch, redact, "_rewrite", "town 1")
     monkeypatch.setattr(redact, "_list_known", lambda _: {"town": "token"})
-    result = run("scrub", weather, "--out", "clean", "--json")
+    result = run("scrub weather --out clean --json")
     assert result.code == 1 and result.json["written"] == 3 and result.json["drops"] == {"internal_error": 1}
-    assert f"internal_error 1: redact on {find_key(weather)}: LookupError (" in last_line(result.err)
+    assert f"internal_error 1: redact on {key}: LookupError (" in last_line(result.err)
 
 
-def test_a_trace_that_a_filter_cannot_look_at_is_left_out(
-    weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_that_a_filter_cannot_look_at_is_left_out(key: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_in(monkeypatch, CopyFilter, "examine", "town 1?")
-    result = run("build", weather, "--out", "dataset", "--outcomes", "all", "--no-statistical-gates", "--workers", "1")
-    key, line = find_key(weather), last_line(result.err)
-    assert result.code == 1 and f"internal_error 1: filter {CopyFilter.name} on {key}: LookupError" in line
+    result = run("build weather --out dataset --outcomes all --no-statistical-gates --workers 1")
+    said = f"internal_error 1: filter {CopyFilter.name} on {key}: LookupError"
+    assert result.code == 1 and said in last_line(result.err)
     found = json.loads(Path("dataset/manifest.json").read_text())["filters"]["internal_error"]
     assert found["left_out"] == 1 and list(found["by_source"].values()) == [{"internal_error": 1}]
     rows = [row for file in Path("dataset").glob("*/*.parquet") for row in pq.read_table(file).to_pylist()]

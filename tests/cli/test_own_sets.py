@@ -7,14 +7,13 @@ judged. `tests/problems/sets/` holds the problems.
 from __future__ import annotations
 
 import asyncio
-import json
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.conftest import write_rows
 from foretrace.core.problem import Problem
 from foretrace.episodes.workspace import judge_with_retry
 from foretrace.registry import make_problem_set
@@ -32,7 +31,7 @@ def read(name: str) -> list[dict[str, Any]]:
 
 def write_set(folder: Path, name: str) -> tuple[str, Path]:
     """The set as its users have it: a JSONL file, without the answers that only the tests know."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, row in enumerate(read(name), 1):
         given = {key: value for key, value in row.items() if key not in ("right", "wrong")}
         if name == "mbpp_like":
@@ -43,52 +42,28 @@ def write_set(folder: Path, name: str) -> tuple[str, Path]:
                 for case in row["cases"]
             ]
         rows.append(given)
-    path = folder / f"{name}.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return ("mbpp" if name == "mbpp_like" else "jsonl"), path
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
-    box = LocalSandbox(SandboxSettings(workers=2, limits=LIMITS, allow_weak_isolation=True))
-    yield box
-    runner.run(box.close())
+    return ("mbpp" if name == "mbpp_like" else "jsonl"), write_rows(folder / f"{name}.jsonl", rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mbpp_like", "programs"])
-def test_right_answers_pass_and_wrong_ones_fail(
-    name: str, runner: asyncio.Runner, sandbox: LocalSandbox, tmp_path: Path
-) -> None:
+def test_right_answers_pass_and_wrong_ones_fail(name: str, tmp_path: Path) -> None:
     kind, path = write_set(tmp_path, name)
     problems = list(make_problem_set(kind).load(path))
-    wrong: list[str] = []
-
-    async def judge(problem: Problem, code: str) -> bool:
-        verdicts = [
-            await judge_with_retry(sandbox, problem, code, tests)
-            for tests in (problem.public_tests, problem.hidden_tests)
-            if tests
-        ]
-        return all(verdict.passed for verdict in verdicts)
-
-    async def all_of_them() -> None:
-        for problem, row in zip(problems, read(name), strict=True):
-            assert isinstance(problem, Problem), problem
-            assert problem.reference is not None
-            for code in (problem.reference, *row["right"]):
-                if not await judge(problem, code):
-                    wrong.append(f"{problem.id} refuses a right answer:\n{code}")
-            for code in row["wrong"]:
-                if await judge(problem, code):
-                    wrong.append(f"{problem.id} lets a wrong answer pass:\n{code}")
-
-    runner.run(all_of_them())
-    assert wrong == []
     assert len(problems) >= (20 if name == "mbpp_like" else 10)
+    mistaken: list[str] = []
+
+    async def judge_all() -> None:
+        async with LocalSandbox(SandboxSettings(workers=2, limits=LIMITS, allow_weak_isolation=True)) as sandbox:
+            for problem, row in zip(problems, read(name), strict=True):
+                assert isinstance(problem, Problem), problem
+                assert problem.reference is not None
+                right = [problem.reference, *row["right"]]
+                tests = [each for each in (problem.public_tests, problem.hidden_tests) if each]
+                for code in (*right, *row["wrong"]):
+                    verdicts = [await judge_with_retry(sandbox, problem, code, each) for each in tests]
+                    if all(verdict.passed for verdict in verdicts) != (code in right):
+                        mistaken.append(f"{problem.id} refuses this, or lets it pass:\n{code}")
+
+    asyncio.run(judge_all())
+    assert mistaken == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -24,8 +23,8 @@ LINES = [
 
 
 def start(*arguments: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "foretrace", "serve", *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-m", "foretrace", "serve", *map(str, arguments)], **pipes)
 
 
 def write(lines: Sequence[Any]) -> bytes:
@@ -35,11 +34,11 @@ def write(lines: Sequence[Any]) -> bytes:
 def test_stdin_and_stdout(sample_dataset: Path) -> None:
     process = start("markov:2", sample_dataset, "--k", "2")
     out, err = process.communicate(write([*LINES, {"type": "what"}]), timeout=60)
-    assert process.returncode == 0
     replies = [json.loads(line) for line in out.splitlines()]
     first, *others = (each for each in replies if each["turn"] == "1")
+    assert process.returncode == 0 and len(replies) == 4
     assert first["type"] == "predictions" and len(first["predictions"]) == 2
-    assert [each["type"] for each in others] == ["call", "turn_ends"] and len(replies) == 4
+    assert [each["type"] for each in others] == ["call", "turn_ends"]
     assert b"served 1 turn: 1 call, 0 of them predicted (0 by the first prediction); 1 line refused" in err
 
 
@@ -54,28 +53,28 @@ def test_it_ends_with_a_signal_while_it_waits_for_stdin(sample_dataset: Path) ->
     assert b"served 1 turn" in process.stderr.read()
 
 
-def test_clients_of_a_socket_have_turns_of_their_own(sample_dataset: Path, tmp_path: Path) -> None:
-    path = Path(os.path.relpath(tmp_path / "s"))  # the path of a Unix socket must be short
-    process = start("majority", sample_dataset, "--socket", path)
+def test_clients_of_a_socket_have_turns_of_their_own(sample_dataset: Path) -> None:
+    process = start("majority", sample_dataset, "--socket", "s")
     assert process.stderr is not None
     while b"serving" not in (line := process.stderr.readline()):
         assert line, "it ended"
-    clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-    for client in clients:
-        client.connect(str(path))
-        client.sendall(write([BEGIN]))
-        with client.makefile("rb") as answers:
+
+    def begin(turns: list[str]) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.connect("s")
+        client.sendall(write([{**BEGIN, "turn": turn} for turn in turns]))
+        return client
+
+    for client in [begin(["1"]), begin(["1"])]:
+        with client, client.makefile("rb") as answers:
             assert json.loads(answers.readline())["type"] == "predictions"
-    again = start("majority", sample_dataset, "--socket", path)
+    again = start("majority", sample_dataset, "--socket", "s")
     assert b"another service answers there" in again.communicate(timeout=60)[1] and again.returncode == 1
-    rude = socket.socket(socket.AF_UNIX)
-    rude.connect(str(path))
-    rude.sendall(write([{**BEGIN, "turn": str(n)} for n in range(50)]))
-    rude.close()
+    begin([str(n) for n in range(50)]).close()  # a rude one
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=60)[1]
     assert b"served " in err and b"Traceback" not in err and process.returncode == 0
-    assert not path.exists()
+    assert not Path("s").exists()
 
 
 SLOW = """
@@ -88,25 +87,23 @@ class Slow:
 """
 
 
-def test_a_client_may_connect_while_the_predictor_learns(sample_dataset: Path, tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(SLOW)
-    command = [sys.executable, "-m", "foretrace", "serve", "slow:Slow", str(sample_dataset.resolve()), "--socket", "s"]
-    with subprocess.Popen([*command, "--json"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
-        client, address = socket.socket(socket.AF_UNIX), os.path.relpath(tmp_path / "s")
-        assert until(lambda: client.connect_ex(address) == 0, 60)
-        client.sendall(write([BEGIN]))
-        (tmp_path / "go").touch()
-        with client, client.makefile("rb") as answers:
-            assert json.loads(answers.readline())["type"] == "predictions"
-        process.send_signal(signal.SIGINT)
-        assert json.loads(process.communicate(timeout=60)[0])["turns"] == 1
-    assert not (tmp_path / "s").exists()
+def test_a_client_may_connect_while_the_predictor_learns(sample_dataset: Path) -> None:
+    Path("slow.py").write_text(SLOW)
+    process, client = start("slow:Slow", sample_dataset, "--socket", "s", "--json"), socket.socket(socket.AF_UNIX)
+    assert until(lambda: client.connect_ex("s") == 0, 60)
+    client.sendall(write([BEGIN]))
+    Path("go").touch()
+    with client, client.makefile("rb") as answers:
+        assert json.loads(answers.readline())["type"] == "predictions"
+    process.send_signal(signal.SIGINT)
+    assert json.loads(process.communicate(timeout=60)[0])["turns"] == 1
+    assert not Path("s").exists()
 
 
-def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
+def test_a_model_is_asked(sample_dataset: Path) -> None:
     answer = json.dumps({"action": "file_read", "tool": "bash", "arguments": {"command": "ls"}})
-    script = write_rows(tmp_path / "s.jsonl", [{"turns": [answer], "repeat": True}])
-    process = start(f"scripted:{script}", sample_dataset)
+    write_rows(Path("s.jsonl"), [{"turns": [answer], "repeat": True}])
+    process = start("scripted:s.jsonl", sample_dataset)
     out, err = process.communicate(write(LINES), timeout=60)
     assert process.returncode == 0, err
     began, call, _ = map(json.loads, out.splitlines())

@@ -22,16 +22,16 @@ from foretrace.core.trace import Trace
 
 
 @pytest.fixture
-def timed(tmp_path: Path) -> Path:
+def timed() -> Path:
     """Four traces of which most times are known."""
     steps = [Timed(5.0, 2.0, READ), Timed(4.0, 3.0, RUN), Timed(3.0, 0.5, WRITE), Timed(None, 1.0, READ)]
-    made = [make_trace(steps[n % 2 :], key=f"k{n}", task=f"t{n}", agent="helper") for n in range(4)]
-    write_traces(made, tmp_path / "timed")
-    return tmp_path / "timed"
+    write_traces([make_trace(steps[n % 2 :], key=f"k{n}", task=f"t{n}", agent="helper") for n in range(4)], "timed")
+    return Path("timed")
 
 
-def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
-    done = run("ceiling", timed)
+@pytest.mark.usefixtures("timed")
+def test_one_sentence_says_what_there_is_to_win(run: Run) -> None:
+    done = run("ceiling timed")
     assert (done.code, done.err) == (0, "")
     first, second, *rest, last = done.out.splitlines()
     assert last == (
@@ -42,14 +42,14 @@ def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     assert second.startswith("4 traces of 4 tasks; times are known of 71% of 14 steps: 68% the model's, 32% the tools'")
     assert any(line.startswith("guess 3 calls ahead") for line in rest) and "unknown times: no model time 4" in rest
     assert [line.split("  ")[-1].strip() for line in rest if line.startswith("guess ")] == ["71%"] * 4
-    allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--guess-latency", "0", "--seed", "3")
+    allowed = run("ceiling timed --allow sandbox_exec --guess-latency 0 --seed 3")
     assert allowed.out.startswith("a perfect predictor of the next call saves at most 29% ")
 
 
 def test_workers_change_nothing(run: Run, timed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_TRACES_PER_WORKER", 1)
     assert len(TraceStore(timed).shards) > 1
-    assert run("ceiling", timed, "--json", "--workers", "2").json == run("ceiling", timed, "--json").json
+    assert run("ceiling timed --json --workers 2").json == run("ceiling timed --json").json
     assert foretrace.ceiling(timed) == foretrace.ceiling(timed, workers=2)
 
 
@@ -88,24 +88,17 @@ def make_traces() -> list[Trace]:
 
 
 @pytest.fixture
-def replayed(tmp_path: Path) -> Path:
-    """Four traces of which most times are known."""
-    write_traces(make_traces(), tmp_path / "replayed")
-    return tmp_path / "replayed"
+def replayed() -> str:
+    """Replays four traces of which most times are known. Half of the guesses are right, and the predictor knows it."""
+    write_traces(make_traces(), "replayed")
+    right = [n % 10 < 5 for n in range(20)]
+    made = plant(make_traces(), lambda n: right[n], lambda n: {"confidence": 0.8 if right[n] else 0.2, "seconds": 0.5})
+    write_predictions(Path("p.jsonl"), PredictionsHeader(predictor="planted"), made.rows)
+    return "replay replayed --predictions p.jsonl"
 
 
-@pytest.fixture
-def guesses(tmp_path: Path) -> Path:
-    """Half of the guesses are right, and the predictor knows it."""
-    made = plant(
-        make_traces(), lambda n: n % 10 < 5, lambda n: {"confidence": 0.8 if n % 10 < 5 else 0.2, "seconds": 0.5}
-    )
-    write_predictions(tmp_path / "p.jsonl", PredictionsHeader(predictor="planted"), made.rows)
-    return tmp_path / "p.jsonl"
-
-
-def test_one_sentence_says_what_is_saved(run: Run, replayed: Path, guesses: Path) -> None:
-    done = run("replay", replayed, "--predictions", guesses)
+def test_one_sentence_says_what_is_saved(run: Run, replayed: str) -> None:
+    done = run(replayed)
     assert (done.code, done.err) == (0, "")
     first, second, third, *rest = done.out.splitlines()
     assert first == (
@@ -121,37 +114,31 @@ def test_one_sentence_says_what_is_saved(run: Run, replayed: Path, guesses: Path
         "of those with calls, at 50% of those that are safe to run early"
     )
     assert "saved            6.1%  12%" in rest
-    assert any(line.startswith("all (this)") for line in rest)
-    assert any(line.startswith("0.8                         4     4  6 s    6.1%         0 s") for line in rest), (
-        done.out
-    )
+    for start in ("all (this)", "0.8                         4     4  6 s    6.1%         0 s"):
+        assert any(line.startswith(start) for line in rest), done.out
     assert "assumed: a wrong call takes the median in these traces of calls of the same name (8)" in rest
     assert rest[-3] == "unknown times: no model time 4"
-    assert (
-        rest[-1] == "worth it: 6.1% of the time is saved with 50% of the guesses right; `read_file` carries 100% of it"
-    )
+    worth = "worth it: 6.1% of the time is saved with 50% of the guesses right; `read_file` carries 100% of it"
+    assert rest[-1] == worth
 
 
-def test_options_reach_the_replay(run: Run, replayed: Path, guesses: Path) -> None:
-    options = ["--allow", "sandbox_exec", "--ahead", "2", "--top", "2"]
-    options += ["--guess-latency", "0.1", "--verifier-s", "0.25", "--seed", "3"]
-    done = run("replay", replayed, "--predictions", guesses, *options, "--json")
-    assert done.json["settings"] == {
+def test_options_reach_the_replay(run: Run, replayed: str) -> None:
+    line = f"{replayed} --allow sandbox_exec --ahead 2 --top 2 --guess-latency 0.1 --verifier-s 0.25 --seed 3"
+    assert run(line, "--json").json["settings"] == {
         "guess_latency": 0.1, "assume_times": None, "verifier_s": 0.25, "threshold": None, "ahead": 2, "top": 2,
         "allow": ["sandbox_exec"], "seed": 3,
     }  # fmt: skip
-    shown = run("replay", replayed, "--predictions", guesses, *options).out
-    assert "assumed: the verifier takes 0.25 s (16)" in shown
+    assert "assumed: the verifier takes 0.25 s (16)" in run(line).out
 
 
 def line(key: str, step: int) -> str:
     return json.dumps({"key": key, "step": step, "action": "file_read", "tool": "read_file", "arguments": {}}) + "\n"
 
 
-def test_what_does_not_count_is_said(run: Run, replayed: Path, tmp_path: Path) -> None:
+def test_what_does_not_count_is_said(run: Run, replayed: str) -> None:
     bad = json.dumps({"key": "k0", "step": 1, "action": "file_read", "confidence": 7})
-    (tmp_path / "p.jsonl").write_text(f"{bad}\n" + line("k0", 3) + line("other", 3) + '{"key": "k0", "st')
-    done = run("replay", replayed, "--predictions", tmp_path / "p.jsonl")
+    Path("p.jsonl").write_text(f"{bad}\n" + line("k0", 3) + line("other", 3) + '{"key": "k0", "st')
+    done = run(replayed)
     assert (done.code, done.err) == (0, "")
     *_, uncovered, left_out, _, last = done.out.splitlines()
     assert uncovered == "without a prediction: 3 steps of these traces, whose time counts, and none of it is saved"
@@ -162,11 +149,10 @@ def test_what_does_not_count_is_said(run: Run, replayed: Path, tmp_path: Path) -
     assert last == "not worth it: no guess at a call that is safe to run early is right"
 
 
-def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
+def test_a_table_and_a_file(run: Run) -> None:
     traces = [make_trace([Timed(call=READ), Timed(call=RUN), Timed(call=WRITE), Timed(call=READ)])]
-    write_traces(traces, tmp_path / "t")
-    out = tmp_path / "new" / "effects.json"
-    done = run("effects", tmp_path / "t", "--out", out)
+    write_traces(traces, "t")
+    done = run("effects t --out new/effects.json")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
         "tool, pattern         class       calls  traces  effects",
@@ -176,17 +162,12 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
         "write_file            idempotent      1       1  local_write 1",
         "",
         "4 calls of 1 trace: 3 tools, 3 patterns",
-        f"file: {out}",
+        "file: new/effects.json",
     ]
-    written = json.loads(out.read_text())
-    again = run("effects", tmp_path / "t", "--out", out, "--json").json
-    assert again.pop("file") == str(out) and again.pop("replaced") is True and again == written
-    assert foretrace.effects(tmp_path / "t").tools == foretrace.effects(traces).tools
-    refused = run("effects", tmp_path / "nothing", "--out", tmp_path / "e.csv")
-    assert (refused.code, refused.err) == (
-        2,
-        f"foretrace: {tmp_path}/e.csv: name it .json, the format that is written\n",
-    )
+    written = json.loads(Path("new/effects.json").read_text())
+    again = run("effects t --out new/effects.json --json").json
+    assert again == {"file": "new/effects.json", "replaced": True, **written}
+    assert foretrace.effects("t").tools == foretrace.effects(traces).tools
 
 
 @pytest.mark.parametrize(
@@ -200,15 +181,14 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
         (DEPLOY, [], "may not run ahead: external_write"),
     ],
 )
-def test_a_call_is_checked(run: Run, tmp_path: Path, call: tuple[str, Any], more: list[str], says: str) -> None:
-    manifest = tmp_path / "effects.json"
-    foretrace.effects([make_trace([Timed(call=READ), Timed(call=RUN), Timed(call=READ)])], manifest)
+def test_a_call_is_checked(run: Run, call: tuple[str, Any], more: list[str], says: str) -> None:
+    foretrace.effects([make_trace([Timed(call=READ), Timed(call=RUN), Timed(call=READ)])], "e.json")
     text = json.dumps({"name": call[0], "arguments": call[1]})
-    done = run("effects", "--check", text, "--manifest", manifest, *more)
+    done = run("effects --manifest e.json --check", text, *more)
     assert (done.code, done.out) == (0, f"{says}\n")
-    checked = foretrace.check_call(*call, manifest=manifest, allow=more[1:])
+    checked = foretrace.check_call(*call, manifest="e.json", allow=more[1:])
     assert checked.may_run_ahead == says.startswith("may run")
-    assert foretrace.check_call(json.loads(text), manifest=manifest, allow=more[1:]) == checked
+    assert foretrace.check_call(json.loads(text), manifest="e.json", allow=more[1:]) == checked
 
 
 @pytest.mark.parametrize("call", [7, "", {}, {"name": 7}, {"name": "bash", "arguments": ["ls"]}])
@@ -218,9 +198,7 @@ def test_what_is_no_call_is_refused_from_python(call: Any) -> None:
 
 
 def test_calls_are_checked_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sys.stdin", io.StringIO('{"name": "bash", "arguments": {"command": "ls"}}\nx\n{"name": "x"}\n')
-    )
-    done = run("effects", "--check", "-")
-    first, wrong, last = map(json.loads, done.out.splitlines())
+    lines = '{"name": "bash", "arguments": {"command": "ls"}}\nx\n{"name": "x"}\n'
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    first, wrong, last = map(json.loads, run("effects --check -").out.splitlines())
     assert (first["may_run_ahead"], last["may_run_ahead"]) == (True, False) and "is not a call" in wrong["error"]

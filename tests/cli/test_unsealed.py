@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from cli.conftest import Run
 from core.test_journal import journal_of, seal
@@ -26,51 +27,36 @@ def torn(traces: Path) -> Path:
     return traces
 
 
-@pytest.mark.parametrize("verb", ["show", "label", "build"])
-def test_told_in_one_line_on_stderr(run: Run, torn: Path, tmp_path: Path, verb: str) -> None:
-    out = {"show": [], "label": ["--out", tmp_path / "l.csv"], "build": ["--out", tmp_path / "d"]}[verb]
-    more = ["--outcomes", "all"] if verb == "build" else []
-    done = run(verb, torn, *out, *more, "--json", "--quiet")
+@pytest.mark.parametrize("verb", ["show", "label --out l.csv", "build --out d --outcomes all --overwrite"])
+def test_told_in_one_line_on_stderr(run: Run, torn: Path, verb: str) -> None:
+    done = run(verb, torn, "--json", "--quiet")
     assert done.code == 0 and done.json
     assert done.err.splitlines()[0] == f"warning: {torn}: 2 {SAID}; run the same generate command again"
     assert "not sealed" not in done.out
     seal(torn)
-    assert "not sealed" not in run(verb, torn, *out, *more, *(["--overwrite"] if verb == "build" else [])).err
+    assert "not sealed" not in run(verb, torn).err
     assert count_unsealed(torn) == 0 and run("show", torn, "--json").json["traces"] == 6
 
 
-@pytest.mark.parametrize("verb", ["label", "export"])
+@pytest.mark.parametrize("verb", ["label", "export --format jsonl"])
 def test_a_file_is_not_written_of_a_folder_that_has_nothing_sealed(run: Run, tmp_path: Path, verb: str) -> None:
+    out = Path("l.jsonl")
+    journal_of(tmp_path / "none")
+    done = run(f"{verb} none --out l.jsonl --quiet")
+    assert done.code == 1 and "holds no finished trace of its interrupted generate" in done.err and not out.exists()
     journal_of(tmp_path / "t", make(1))
-    out = tmp_path / "l.jsonl"
     out.write_text("what was there")
-    more = ["--format", "jsonl"] if verb == "export" else []
-    done = run(verb, tmp_path / "t", *more, "--out", out, "--json")
+    done = run(f"{verb} t --out l.jsonl --json")
     assert (done.code, done.out, out.read_text()) == (1, "", "what was there")
-    assert done.err.endswith(f"foretrace: {tmp_path / 't'}: none of its traces is sealed; {out} was not written\n")
+    assert done.err.endswith("foretrace: t: none of its traces is sealed; l.jsonl was not written\n")
     seal(tmp_path / "t")
-    assert run(verb, tmp_path / "t", *more, "--out", out).code == 0 and out.read_text() != "what was there"
-
-
-@pytest.mark.parametrize("verb", ["label", "export"])
-def test_nor_of_one_whose_run_was_killed_before_a_trace_was_finished(run: Run, tmp_path: Path, verb: str) -> None:
-    journal_of(tmp_path / "t")
-    more = ["--format", "jsonl"] if verb == "export" else []
-    done = run(verb, tmp_path / "t", *more, "--out", tmp_path / "l.jsonl", "--quiet")
-    assert done.code == 1 and "holds no finished trace of its interrupted generate" in done.err
-    assert not (tmp_path / "l.jsonl").exists()
-
-
-def test_one_trace_too(run: Run, traces: Path) -> None:
-    journal_of(traces, make(1))
-    said = run("show", traces, "swe_smith").err.splitlines()[0]
-    assert "1 finished trace of" in said and "is not sealed yet" in said
+    assert run(f"{verb} t --out l.jsonl").code == 0 and out.read_text() != "what was there"
 
 
 def test_a_journal_that_cannot_be_read_is_named_and_the_rest_is_read(run: Run, traces: Path) -> None:
-    import zstandard
-
     path = journal_of(traces, make(1))
+    said = run("show", traces, "swe_smith").err.splitlines()[0]
+    assert "1 finished trace of" in said and "is not sealed yet" in said
     path.write_bytes(zstandard.ZstdCompressor().compress(b"[]\n"))
     done = run("show", traces, "--json")
     assert (done.code, done.json["traces"]) == (0, 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from foretrace.api.settings import make_engine, pick_settings
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
+from foretrace.core.progress import ProgressFunc, ignore_progress
 
 if TYPE_CHECKING:
-    from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import BuildSettings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    traces: str | Path | Sequence[str | Path],
+    traces: str | Path | Sequence[str | Path] | Callable[[], Sequence[str | Path]],
     *,
     out: str | Path,
     target: Literal["type", "call", "message"] = "call",
@@ -56,7 +56,7 @@ def build(
     """Build a dataset from traces folders into the folder `out`, whole or not at all, with a page that shows it.
 
     Args:
-        traces: Traces folders.
+        traces: Traces folders, or a function that makes them once the settings are found to be good.
         out: Dataset folder to write.
         target: What is predicted of the next action.
         outcomes: Whose steps are predicted, by how the attempt ended; `not_failed` takes unknown ones too.
@@ -93,39 +93,33 @@ def build(
         BuildError: the dataset cannot be built, or already exists.
         GateError: a gate failed; nothing was written.
     """
-    return run_build(locals())
-
-
-def run_build(given: Mapping[str, Any]) -> BuildReport:
-    """`build` with its arguments as a mapping; `traces` may be a function that makes the folders after the checks."""
-    from foretrace.core.progress import ignore_progress
+    given = locals()
     from foretrace.dataset.build import build as run
     from foretrace.dataset.build import check_output
     from foretrace.objectstores.folders import open_dataset_for_writing, open_traces_for_reading
     from foretrace.report.view import write_dataset_report
 
-    settings, overwrite = make_build_settings(given), given["overwrite"]
-    if given["references"] and settings.target == "message":
+    settings, report_to = make_build_settings(given), progress or ignore_progress
+    if references and settings.target == "message":
         raise UsageError(Setting("references"), " needs actions to predict: build with ", Setting("target", "call"))
-    where = make_engine(given["engine"], given["workers"], given["ray_address"])
-    progress = given["progress"] or ignore_progress
+    where = make_engine(engine, workers, ray_address)
     with (
-        open_dataset_for_writing(given["out"], overwrite=overwrite, progress=progress) as (folder, publish),
+        open_dataset_for_writing(out, overwrite=overwrite, progress=report_to) as (folder, publish),
         ExitStack() as stack,
     ):
         check_output(folder, overwrite=overwrite)
-        if given["engine"] == "ray":
+        if engine == "ray":
             from foretrace.engines.ray_tasks import connect
 
-            stack.enter_context(connect(given["ray_address"]))  # fails now if there is no cluster
-        traces: Any = given["traces"]() if callable(given["traces"]) else given["traces"]
-        places = [traces] if isinstance(traces, (str, Path)) else traces
-        folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]
-        report = run(folders, folder, settings, engine=where, overwrite=overwrite, progress=progress)
-        if given["references"]:
+            stack.enter_context(connect(ray_address))  # fails now if there is no cluster
+        found = traces() if callable(traces) else traces
+        places = [found] if isinstance(found, (str, Path)) else found
+        folders = [stack.enter_context(open_traces_for_reading(place, report_to)) for place in places]
+        report = run(folders, folder, settings, engine=where, overwrite=overwrite, progress=report_to)
+        if references:
             from foretrace.api.evaluation import add_references
 
-            add_references(folder, progress=progress)
+            add_references(folder, progress=report_to)
         write_dataset_report(folder)
         if publish is not None:
             publish()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
+from foretrace.api.event_loop import run_with_model
+from foretrace.api.settings import pick_settings
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.files import check_suffix, replace_file
 from foretrace.core.places import make_local_path
-from foretrace.core.progress import ignore_progress
+from foretrace.core.predictions import PredictionsFile, read_predictions
+from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.core.references import FOLDER, References, write_references
+from foretrace.core.store import TraceStore
+from foretrace.core.trace import ToolCall, Trace
 
 if TYPE_CHECKING:
-    from foretrace.core.predictions import PredictionsFile
-    from foretrace.core.progress import ProgressFunc
-    from foretrace.core.references import References
-    from foretrace.core.trace import Trace
     from foretrace.evaluation.ceiling import CeilingReport
     from foretrace.evaluation.effects_manifest import CheckedCall, EffectsManifest
     from foretrace.evaluation.predict import PredictReport
@@ -55,7 +61,6 @@ def ceiling(
         UsageError: a setting is invalid.
         StoreError: the traces cannot be read.
     """
-    from foretrace.core.store import TraceStore
     from foretrace.engines.in_order import Job, jobs_at_once, run_in_order
     from foretrace.engines.processes import Processes
     from foretrace.evaluation.ceiling import Ceiling, measure_shard
@@ -90,9 +95,6 @@ def effects(
         UsageError: the file has another ending.
         StoreError: the traces cannot be read, or the file cannot be written.
     """
-    import msgspec
-
-    from foretrace.core.files import check_suffix, replace_file
     from foretrace.evaluation.effects_manifest import collect_effects
 
     file = None if out is None else make_local_path(out)
@@ -123,9 +125,6 @@ def check_call(
         UsageError: this is not a call, or an effect cannot be allowed.
         PredictionError: the file is not a manifest.
     """
-    import json
-
-    from foretrace.core.trace import ToolCall
     from foretrace.evaluation.effects_manifest import check_call, read_manifest
     from foretrace.evaluation.savings import choose_safe_effects
 
@@ -173,8 +172,6 @@ def replay(
         StoreError: the traces cannot be read.
     """
     given = locals()
-    from foretrace.api.settings import pick_settings
-    from foretrace.core.predictions import read_predictions
     from foretrace.evaluation.replay import replay_traces
     from foretrace.evaluation.replay_report import ReplaySettings
     from foretrace.evaluation.step_times import read_assumed_times
@@ -188,8 +185,6 @@ def replay(
 
 
 def _read_traces(traces: str | Path | Iterable[Trace], doing: str, progress: ProgressFunc | None) -> Iterator[Trace]:
-    from foretrace.core.store import TraceStore
-
     total, what, report_to = None, "traces", progress or ignore_progress
     if isinstance(traces, (str, Path)):
         store, what = TraceStore(make_local_path(traces)), str(traces)
@@ -252,9 +247,6 @@ def predict(
         StoreError: `out` cannot be written.
     """
     given = locals()
-    from foretrace.api.event_loop import run_with_model
-    from foretrace.api.settings import pick_settings
-    from foretrace.core.files import check_suffix
     from foretrace.evaluation.predict import PredictSettings
     from foretrace.evaluation.predict import predict as run
     from foretrace.evaluation.predict_with_model import ModelSettings, predict_with_model
@@ -292,8 +284,6 @@ def add_references(dataset: str | Path, *, progress: ProgressFunc | None = None)
     Raises:
         PredictionError: predictions cannot be made or scored.
     """
-    from foretrace.core.files import replace_file
-    from foretrace.core.references import FOLDER, write_references
     from foretrace.dataset.card import put_references
     from foretrace.evaluation.score import score_references
 
@@ -339,10 +329,6 @@ def verify(
         PredictionError: the predictions, scores or dataset cannot be read or do not match.
         ModelError: the server cannot be reached or refuses permanently; answers so far are kept.
     """
-    import msgspec
-
-    from foretrace.api.event_loop import run_with_model
-    from foretrace.core.files import check_suffix
     from foretrace.evaluation.verify import Asking, add_scores, verify_predictions
 
     predictions, dataset, out = make_local_path(predictions), make_local_path(dataset), make_local_path(out)
@@ -379,10 +365,6 @@ def verify_pairs(
 
     Args and errors are those of `verify`.
     """
-    import msgspec
-
-    from foretrace.api.event_loop import run_with_model
-    from foretrace.core.files import check_suffix
     from foretrace.evaluation.verify import Asking
     from foretrace.evaluation.verify import verify_pairs as run
 

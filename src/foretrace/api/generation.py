@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -27,7 +27,7 @@ MAX_SESSIONS = 128
 
 
 def generate(
-    problems: str | Sequence[Problem],
+    problems: str | Sequence[Problem] | Callable[[], Sequence[Problem]],
     *,
     model: str | ChatModel,
     protocol: str | InteractionProtocol,
@@ -66,14 +66,18 @@ def generate(
     speculate_threshold: float | None = None,
     speculate_max_wasted: float | None = None,
     speculate_max_tokens: int | None = None,
+    sandbox_settings: SandboxSettings | None = None,
     progress: Callable[[RunProgress], None] | None = None,
+    on_failure: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
 
-    A model and a sandbox that are given as objects are closed at the end.
+    A model and a sandbox that are given as objects are closed at the end. It runs in a new event loop; in another
+    thread if a loop is already running here, as in a notebook.
 
     Args:
-        problems: A set that `problems list` shows, jsonl:FILE, or module:Class; in Python `Problem` objects too.
+        problems: A set that `problems list` shows, jsonl:FILE, or module:Class; in Python also
+            `Problem` objects, or a function that loads them once the settings are found to be good.
         model: E.g. ollama:qwen3-coder or openai:NAME (docs/models.md).
         protocol: How the model runs code, e.g. tools (docs/protocols.md).
         out: Traces folder, made if absent.
@@ -111,6 +115,8 @@ def generate(
         speculate_threshold: Confidence that a guess needs.
         speculate_max_wasted: CPU seconds run for nothing after which no more is run early.
         speculate_max_tokens: Tokens that the guesses may take in all.
+        sandbox_settings: Limits and isolation, for a sandbox that is named.
+        on_failure: Called with the results so far if a failure ends the run.
 
     Raises:
         UsageError: a setting is invalid.
@@ -119,62 +125,46 @@ def generate(
         SandboxError: no sandbox can start; finished attempts are kept.
         StoreError: `out` cannot be written.
     """
-    return run_generate(locals())
-
-
-def run_generate(
-    given: Mapping[str, Any],
-    sandbox_settings: SandboxSettings | None = None,
-    on_failure: Callable[[GenerateReport], None] | None = None,
-) -> GenerateReport:
-    """`generate` with its arguments as a mapping; `problems` may be a function that loads them after the checks. The
-    settings are for a sandbox that is given by name; `on_failure` gets the results so far if a failure ends the run.
-
-    It runs in a new event loop; in another thread if a loop is already running here, as in a notebook.
-    """
+    given = {**locals()}  # a copy: names are given other values below
     from foretrace.core.version import __version__
     from foretrace.episodes.generate.engine import generate as run
     from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
 
-    settings = make_generate_settings(given)
-    out = make_local_path(given["out"])
-    path = None if given["path"] is None else make_local_path(given["path"])
-    own = sandbox_settings or SandboxSettings()
-    protocol, sandbox, model, problems = (given[name] for name in ("protocol", "sandbox", "model", "problems"))
+    settings, own = make_generate_settings(given), sandbox_settings or SandboxSettings()
+    folder, path = make_local_path(out), None if path is None else make_local_path(path)
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
         own = msgspec.structs.replace(own, max_sessions=settings.concurrency or MAX_SESSIONS)
         sandbox = make_sandbox(sandbox, own)
     speculation, made = None, list[Any]()
-    if given["speculate"] is not None:
+    if speculate is not None:
         from foretrace.api.guessers import make_speculation
 
         speculation, made = make_speculation(given, sandbox, own)
     elif unused := [name for name in given if name.startswith("speculate_") and given[name] is not None]:
         raise UsageError(Setting(unused[0], given[unused[0]]), " does nothing without ", Setting("speculate"))
-    model = make_model(model, given["server"]) if isinstance(model, str) else model
+    model = make_model(model, server) if isinstance(model, str) else model
     if isinstance(problems, str):
-        problems = load_usable_problems(problems, path, given["limit"])
+        problems = load_usable_problems(problems, path, limit)
     elif callable(problems):
-        problems = cast("Callable[[], Sequence[Problem]]", problems)()
+        problems = problems()
     elif path is not None:
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
-
-    share = _read_part(given["part"])
+    attempted = problems[:limit][_read_part(part)]
 
     async def work() -> GenerateReport:
         async with closing_all(model, sandbox, *made):
             return await run(
-                problems[: given["limit"]][share],
+                attempted,
                 protocol,
                 model,
                 sandbox,
-                out,
+                folder,
                 settings,
                 speculation=speculation,
                 versions={"foretrace": __version__},
-                progress=given["progress"],
+                progress=progress,
                 on_failure=on_failure,
             )
 

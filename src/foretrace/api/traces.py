@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from foretrace.api.settings import make_engine
 from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.core.files import refuse_inside_folder
+from foretrace.core.journal import count_unsealed, find_journals
 from foretrace.core.places import make_local_path, write_place
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
+from foretrace.core.store import TraceStore
+from foretrace.core.trace import Trace
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts, LeastSure
     from foretrace.actions.taxonomy import StepLabel
     from foretrace.clean.scrub import ScrubReport
-    from foretrace.core.progress import ProgressFunc
-    from foretrace.core.store import TraceStore
-    from foretrace.core.trace import Trace
     from foretrace.engines.engine import Engine
     from foretrace.exports.base import TraceFormat
     from foretrace.exports.export_traces import ExportReport
@@ -110,9 +113,7 @@ def import_source(
 
 def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     """`import_source` with its arguments as a mapping; also returns the name of the input."""
-    from foretrace.api.settings import make_engine
     from foretrace.clean.redact import make_redactor
-    from foretrace.core.progress import ignore_progress
     from foretrace.registry import AUTO, is_path, open_inputs, split_input
     from foretrace.sources.importing import import_inputs
 
@@ -158,7 +159,6 @@ def scrub(
     """
     from foretrace.clean.redact import Redactor, RedactSettings
     from foretrace.clean.scrub import scrub as run
-    from foretrace.core.progress import ignore_progress
 
     redactor = Redactor(RedactSettings(emails=redact_emails, addresses=redact_addresses))
     return run(make_local_path(traces), make_local_path(out), redactor, progress or ignore_progress)
@@ -171,7 +171,6 @@ def label(trace: Trace) -> list[StepLabel]:
         UsageError: the argument is not a `Trace`.
     """
     from foretrace.actions.label_steps import label_trace
-    from foretrace.core.trace import Trace
 
     if not isinstance(trace, Trace):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"label takes a Trace, not a {type(trace).__name__}; for a traces folder call label_folder")
@@ -209,9 +208,6 @@ def label_folder(
     from foretrace.actions.corrections import LeastSure, read_corrections, write_review
     from foretrace.actions.label_table import make_label_tables, write_labels
     from foretrace.actions.taxonomy import ActionType
-    from foretrace.api.settings import make_engine
-    from foretrace.core.progress import ignore_progress
-    from foretrace.core.store import TraceStore
     from foretrace.objectstores.folders import open_file_for_writing, open_traces_for_reading
 
     where = make_engine(engine, workers, ray_address)
@@ -277,7 +273,6 @@ def _check_label_files(traces: Path, out: str | Path | None, review: str | Path 
     """Refuse files that labeling cannot write: none, wrong names, two that are one, or one in the traces folder."""
     from foretrace.actions.corrections import check_review_file
     from foretrace.actions.label_table import find_label_format
-    from foretrace.core.files import refuse_inside_folder
 
     files = [Path(file) for file in (out, review) if file is not None]
     if not files:
@@ -327,8 +322,6 @@ def export(
             raise UsageError(Setting("calls", calls), ": problems have no calls; leave it out")
         return write_tasks(load_usable_problems(str(traces), None, None), make_local_path(out))
 
-    from foretrace.core.files import refuse_inside_folder
-    from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo_model
     from foretrace.exports.export_traces import check_calls, check_out, export_traces
     from foretrace.registry import make_format
@@ -346,7 +339,6 @@ def export(
 
 def _check_sealed(store: TraceStore, out: str | Path) -> None:
     """Refuse to export a folder that an interrupted `generate` left without sealed traces."""
-    from foretrace.core.journal import count_unsealed, find_journals
 
     if store.manifest.segments:
         return
@@ -382,7 +374,6 @@ def view(
         StoreError: the inputs cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """
-    from foretrace.core.progress import ignore_progress
     from foretrace.report.page import FolderPage, SinglePage
     from foretrace.report.view import write_view
 

@@ -272,7 +272,7 @@ class Command(click.Command):
     Args:
         like: `module:function`.
         without: Parameters of `like` that are not options.
-        hidden: Options that `--help` omits.
+        shown: Options that `--help` lists; all if empty.
         in_stores: Paths that may be addresses in an object store.
     """
 
@@ -283,14 +283,14 @@ class Command(click.Command):
         *,
         like: str | None = None,
         without: str = "",
-        hidden: str = "",
+        shown: str = "",
         in_stores: str = "",
     ) -> None:
         text = inspect.getdoc(function) or ""
         about = text.partition("\nArgs:\n")[0].strip()
         super().__init__(name, help=about, short_help=about.split("\n")[0])
         self.function, self.like = function, like
-        self.without, self.hidden_names, self.in_stores = without.split(), hidden.split(), in_stores.split()
+        self.without, self.shown, self.in_stores = without.split(), shown.split(), in_stores.split()
         self.about: dict[str, str] = {}
         self.own: list[click.Parameter] = []
         self.groups: dict[str, list[str]] = {}
@@ -331,7 +331,7 @@ class Command(click.Command):
             given["default"] = "/".join(map(str, default)) if isinstance(default, tuple) else default
         if parameter.kind is not parameter.KEYWORD_ONLY:
             return click.Argument([name], nargs=-1 if several else 1, **given)
-        given |= {"help": self.about.get(name), "hidden": name in self.hidden_names}
+        given |= {"help": self.about.get(name), "hidden": bool(self.shown) and name not in self.shown}
         flag = write_flag(Setting(name))
         if kind == "bool":
             flags = f"{flag}/{write_flag(Setting(name, False))}" if default is True else flag

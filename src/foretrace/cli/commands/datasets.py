@@ -53,7 +53,7 @@ def build(
         output.stay_small()
     import msgspec
 
-    from foretrace.api.datasets import run_build
+    from foretrace.api.datasets import build
     from foretrace.api.evaluation import REFERENCES
     from foretrace.cli.display import show
     from foretrace.dataset.demonstration import describe_demonstration
@@ -79,7 +79,7 @@ def build(
             progress(f"building {place}")
             return found
 
-        report = run_build({**settings, "traces": collect, "out": out, "progress": progress})
+        report = build(collect, out=out, progress=progress, **settings)
     facts: dict[str, Any] = {
         "out": place,
         "imported": imported,

@@ -29,7 +29,6 @@ def generate(
     out: Path,
     path: Path | None = None,
     server: Server | None,
-    sandbox_settings: SandboxSettings,
     **settings: Any,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
@@ -41,7 +40,7 @@ def generate(
     Args:
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
     """
-    from foretrace.api.generation import run_generate
+    from foretrace.api.generation import generate
     from foretrace.cli.display.generate import StatusDisplay, show_report
     from foretrace.registry import load_usable_problems, split_problem_spec
 
@@ -61,9 +60,9 @@ def generate(
 
     with output.progress(f"reading {problems}") as progress:
         display = StatusDisplay(output, progress)
-        parts = {"problems": load, "path": path, "protocol": protocol, "model": model, "server": server, "out": out}
+        settings |= {"path": path, "protocol": protocol, "model": model, "server": server, "out": out}
         try:
-            report = run_generate({**settings, **parts, "progress": display}, sandbox_settings, display.on_failure)
+            report = generate(load, progress=display, on_failure=display.on_failure, **settings)
         except ForetraceError:
             if display.failure_report is not None:
                 progress.stop()
