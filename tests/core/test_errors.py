@@ -21,7 +21,7 @@ OTHER_PROGRAMS = (
     "actions/call_reading.py",
     "actions/cheats/",
     "actions/shell/",
-    "evaluation/prompt_values.py",
+    "evaluation/prompt_reading.py",
     "envs/atropos/environment.py",
     "models/adapter.py",
     "problems/harbor.py",

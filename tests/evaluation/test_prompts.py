@@ -22,8 +22,16 @@ from foretrace.evaluation.call_candidates import (
     list_past_calls,
     make_templates,
 )
-from foretrace.evaluation.prompt_reading import PromptView, read_prompt
-from foretrace.evaluation.prompt_values import FILE, find_files, find_root, list_created, list_files, make_relative
+from foretrace.evaluation.prompt_reading import (
+    FILE,
+    PromptView,
+    find_files,
+    find_root,
+    list_created,
+    list_files,
+    make_relative,
+    read_prompt,
+)
 
 TASK = "Fix the bug."
 PAST = [bash("ls src", "a.py\nb.py"), view("src/a.py", "x = 1\n</result> [3 files]")]

@@ -19,8 +19,16 @@ from typing import NamedTuple
 from foretrace.actions.same_action import canonicalize_json
 from foretrace.core.digest import digest
 from foretrace.evaluation.predictors.base import ActionAndTool, name_turn
-from foretrace.evaluation.prompt_reading import PastTurn, PromptView
-from foretrace.evaluation.prompt_values import FILE, NamedFile, find_root, list_created, list_files, list_names
+from foretrace.evaluation.prompt_reading import (
+    FILE,
+    NamedFile,
+    PastTurn,
+    PromptView,
+    find_root,
+    list_created,
+    list_files,
+    list_names,
+)
 
 _FILE_SLOT = re.compile(r"<(path|rel|name)(s?)>")
 _ROW_OF_FILES = re.compile(r"<(path|rel|name)>(?: <\1>)+")

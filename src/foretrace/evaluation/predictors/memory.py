@@ -33,8 +33,7 @@ from foretrace.evaluation.call_candidates import (
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
-from foretrace.evaluation.prompt_reading import PastTurn, PromptView, read_prompt
-from foretrace.evaluation.prompt_values import NamedFile, find_root
+from foretrace.evaluation.prompt_reading import NamedFile, PastTurn, PromptView, find_root, read_prompt
 
 _FOLDS = (8, 4)
 """Number of folds of groups, with few rows and with many. The ranker learns on each fold with the templates of the
