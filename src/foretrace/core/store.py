@@ -255,13 +255,24 @@ class TraceWriter:
                 `replaced`.
         """
         trace = add_trace_id(trace)
-        added = self._compare(trace.key, trace.id, replace)
-        return self._take(encode_row(trace), added) if added in ("new", "replaced") else added
+        return self._add(trace.key, trace.id, lambda: encode_row(trace), replace)
 
     def add_row(self, row: SegmentRow, *, replace: bool | None = None) -> Added:
         """Like `add`, for a trace that was encoded by `encode_row`, perhaps in another process."""
-        added = self._compare(row["key"], row["id"], replace)
-        return self._take(row, added) if added in ("new", "replaced") else added
+        return self._add(row["key"], row["id"], lambda: row, replace)
+
+    def _add(self, key: str, trace_id: str, encode: Callable[[], SegmentRow], replace: bool | None) -> Added:
+        known = self._ids.get(key)
+        if known == trace_id:
+            return "present"
+        if known is not None and not (self._replace if replace is None else replace):
+            return "conflict"
+        row = encode()
+        if known is not None and key not in self._waiting:
+            self._replaced.add(key)
+        self._waiting[key], self._ids[key] = row, trace_id
+        self.waiting_bytes += len(row["record"])
+        return "new" if known is None else "replaced"
 
     def get(self, key: str, task_id: str) -> Trace | None:
         """The trace with that key, added or stored; the shard of `task_id` is searched first."""
@@ -272,23 +283,6 @@ class TraceWriter:
         for segment in sorted(self.manifest.segments, key=lambda s: s.shard != shard):
             row = row or find_row(self.folder / segment.path, key)
         return None if row is None else unpack_record(row["record"], row["tokens"])
-
-    def _compare(self, key: str, trace_id: str, replace: bool | None) -> Added:
-        known = self._ids.get(key)
-        if known is None:
-            return "new"
-        if known == trace_id:
-            return "present"
-        return "replaced" if (self._replace if replace is None else replace) else "conflict"
-
-    def _take(self, row: SegmentRow, added: Added) -> Added:
-        key = row["key"]
-        if added == "replaced" and key not in self._waiting:
-            self._replaced.add(key)
-        self._waiting[key] = row
-        self._ids[key] = row["id"]
-        self.waiting_bytes += len(row["record"])
-        return added
 
     def checkpoint(self, run: str = "") -> None:
         """Write what was added into segments and list them, along with the manifest's other changes, in one rename.
