@@ -161,6 +161,9 @@ def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None
     assert made.shares == (1.0, 1.0) and made.groups == 2 and not made.strange
     assert file is not None and (file.path, file.calls) == ("try.py", 1)
     assert found["bash", '{"command":"cd /w && python it.py"}'].strange, "it names a file that is not here"
+    known = [bash(f"cd /other && python {name}.py") for name in ("it", "try")]
+    both = list_after([create("/w/try.py", "import a")], *known)["bash", '{"command":"cd /w && python try.py"}']
+    assert both.shares == (1.0, 1.0), "of two templates of one call, the likelier counts"
 
 
 def test_a_call_of_one_group_that_names_a_file_is_not_offered() -> None:
