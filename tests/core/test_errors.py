@@ -1,4 +1,4 @@
-"""Errors: settings that each front end writes in its own style, and other people's errors in one line."""
+"""Errors: settings, also lists of `NAME=VALUE`, in the style of each front end; other people's errors in one line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 import foretrace
 from foretrace.cli.main import app
 from foretrace.core.errors import Setting, UsageError, find_first_line
+from foretrace.core.pairs import parse_pairs
 
 SOURCE = Path(foretrace.__file__).parent
 OTHER_PROGRAMS = (
@@ -21,7 +22,7 @@ OTHER_PROGRAMS = (
     "actions/call_reading.py",
     "actions/cheats/",
     "actions/shell/",
-    "evaluation/prompt_values.py",
+    "evaluation/prompt_reading.py",
     "envs/atropos/environment.py",
     "models/adapter.py",
     "problems/harbor.py",
@@ -68,3 +69,22 @@ def test_only_the_command_speaks_of_the_command_line() -> None:
         if spoken.search(text)
     ]
     assert not found
+
+
+def test_a_value_may_hold_an_equals_sign() -> None:
+    assert parse_pairs("options", ["a=1", "b=c=d"], example="think=false") == {"a": "1", "b": "c=d"}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        (["a"], "options='a': write NAME=VALUE, e.g. options='think=false'"),
+        (["=1"], "options='=1': write NAME=VALUE"),
+        (["a="], "options='a=': write NAME=VALUE"),
+        (["a=1", "a=2"], "options names 'a' twice"),
+    ],
+)
+def test_what_is_no_pair_is_refused(pairs: list[str], why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_pairs("options", pairs, example="think=false")
+    assert why in str(caught.value)

@@ -72,12 +72,13 @@ def test_what_is_written_reads_back(rows: list[Prediction], tmp_path_factory: py
         {"prediction": {"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}},
         {"prediction": '{"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}'},
         {"action": "file_read", "tool": "cat", "arguments": '{"path": "a"}'},
+        {"step": "3", "action": "file_read", "tool": "cat", "arguments": {"path": "a"}},
         {"completion": '<think>x</think>```json\n{"action":"file_read","tool":"cat","arguments":{"path":"a"}}\n```'},
     ],
 )
 def test_every_way_to_write_a_guess(guess: dict[str, Any], tmp_path: Path) -> None:
     (row,) = read_predictions(write(tmp_path / "p.jsonl", {"key": "k", "step": 3, **guess})).rows
-    assert row.action == "file_read"
+    assert (row.step, row.action) == (3, "file_read")
     assert [(c.tool, json.loads(c.arguments)) for c in row.calls] == [("cat", {"path": "a"})]
 
 

@@ -15,7 +15,7 @@ from foretrace.core.problem import Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation, Usage
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_key, make_run_name
-from foretrace.episodes.reward import compute_reward, describe_reward
+from foretrace.episodes.metrics import compute_reward, describe_reward
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.workspace import Evaluation
 from foretrace.protocols.tools import Tools

@@ -25,18 +25,12 @@ from foretrace.core.journal import JournalIndex, count_unsealed, find_journals
 from foretrace.core.predictions import GUESSES_FILE, PredictedCall, Prediction, read_predictions
 from foretrace.core.problem import Ending, RunResult
 from foretrace.core.trace import Isolation, Trace
-from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.episodes.generate.engine import generate
 from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.episodes.proposers import NextTests, Proposer, RecordedGuesses, Situation
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.episodes.speculation import Speculation
-from foretrace.episodes.speculation_report import (
-    LAUNCHES_FILE,
-    SpeculationReport,
-    SpeculationSettings,
-    read_launches,
-)
+from foretrace.episodes.speculation import EarlyRuns, Operation, ReportedCall, Speculation
+from foretrace.episodes.speculation_report import LAUNCHES_FILE, SpeculationReport, SpeculationSettings, read_launches
 from foretrace.models.servers.scripted import Scripted
 from foretrace.registry import make_protocol
 from foretrace.sandbox.base import Limits, SandboxSettings

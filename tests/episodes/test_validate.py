@@ -13,10 +13,10 @@ import pytest
 
 from foretrace.core.errors import ProblemError, SandboxError
 from foretrace.core.plugins import load_plugin
-from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
+from foretrace.core.problem import Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.episodes.validate import ValidationReport, judge_problems, make_empty_answer, make_report
-from foretrace.sandbox.base import Limits, SandboxSettings
+from foretrace.sandbox.base import SandboxSettings
 
 LEVEL = Isolation(level=0)
 
@@ -51,17 +51,7 @@ class Scripted:
         self.calls: list[tuple[str, str]] = []
         self.now = self.most = 0
 
-    async def judge(
-        self,
-        code: str,
-        tests: Sequence[Test],
-        *,
-        entry_point: str | None = None,
-        setup: str = "",
-        prompt: str = "",
-        form: Integrity | None = None,
-        limits: Limits | None = None,
-    ) -> Verdict:
+    async def judge(self, code: str, tests: Sequence[Test], **_: Any) -> Verdict:
         self.now += 1
         self.most = max(self.most, self.now)
         self.calls.append((code, tests[0].code))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from evaluation.planted import make_file
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Trace
 from foretrace.evaluation.effects_manifest import collect_effects
-from foretrace.evaluation.replay import ReplayPlan
+from foretrace.evaluation.replay import Replay
+from foretrace.evaluation.replay_report import ReplaySettings
 from foretrace.evaluation.step_times import AssumedTimes
 
 TIMES = AssumedTimes(source="test", model=1.0, tool=1.0)
@@ -26,15 +28,17 @@ def check_agreement(trace: Trace) -> None:
         for index, message in enumerate(trace.messages)
         if index in labels and message.author == "model"
     }
-    true = {at: [Prediction(key=at[0], step=at[1], action="tool_call", calls=made)] for at, made in calls.items()}
-    plan = ReplayPlan(true, 1, TIMES)
-    plan.add(trace)
-    steps = [step for run in plan.runs for step in run]
+    true = [Prediction(key=key, step=at, action="tool_call", calls=made) for (key, at), made in calls.items()]
+    if not true:
+        return
+    replay = Replay(make_file(*true), ReplaySettings(assume_times=TIMES))
+    replay.add(trace)
+    steps = [step for run in replay.runs for step in run]
     for guess in (guess for step in steps for guess in step.guesses if guess.calls):
         message = guess.prediction.step
         if not any(call.error for call in trace.messages[message].tool_calls):
             assert guess.effect is labels[message].effect, trace.messages[message].tool_calls
-    eligible = sum(step.tool_s for step in steps if step.names and step.effect is Effect.PURE_READ)
+    eligible = sum(step.timed.tool_s for step in steps if step.names and step.timed.eligible)
     assert measure_ceiling([trace], assume_times=TIMES).eligible_s == pytest.approx(eligible)
 
 

@@ -138,17 +138,6 @@ def test_times_from_stamps_may_hold_a_wait() -> None:
     assert (measured.stamped_s, measured.longest_stamped) == (0.0, [])
 
 
-def test_intervals_hold_the_true_share() -> None:
-    """95% intervals of 80 small worlds hold the true share in about 95% of them."""
-    held = 0
-    draw, tasks = random.Random(5), [f"{n}" for n in range(60)]
-    for world in range(80):
-        won = [draw.choice([0.0, 1.0]) for _ in tasks]
-        ((low, high),) = Resamples(tasks, world).find_ratio_intervals([(won, [1.0] * 60)])
-        held += low is not None and high is not None and low <= 0.5 <= high
-    assert 72 <= held <= 79
-
-
 def test_intervals_are_seeded_and_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(seed: int) -> Any:
         resamples = Resamples([f"{n:02}" for n in range(50)], seed)

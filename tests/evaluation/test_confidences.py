@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus, rows
-from evaluation.planted import build_dataset, write_lines
+from evaluation.planted import build_dataset, guess_at, write_lines
 from foretrace.core.errors import PredictionError
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.evaluation.bootstrap import Resamples
@@ -32,7 +31,6 @@ from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import AcceptRow, Calibration, CascadeRow, VerifierScore
 
 Row = dict[str, Any]
-WRONG = {"action": "BLOCKED", "tool": "nothing", "arguments": {}}
 _COARSE = st.sampled_from([-3.0, 0.0, 0.25, 0.5, 7.0])
 _GUESSES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40)
 _SOME = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
@@ -139,8 +137,7 @@ def verified(dataset: Path, tmp_path: Path) -> Callable[..., VerifierScore]:
 
 
 def plant(row: Row, right: bool, value: float | None, **more: Any) -> Row:
-    guess = json.loads(row["completion"][0]["content"]) if right else WRONG
-    return {"key": row["key"], "step": row["step"], "prediction": guess, "score": value, **more}
+    return guess_at(row, right=right, score=value, **more)
 
 
 def find(found: VerifierScore, policy: str, precision: float | None = None) -> AcceptRow:

@@ -22,8 +22,16 @@ from foretrace.evaluation.call_candidates import (
     list_past_calls,
     make_templates,
 )
-from foretrace.evaluation.prompt_reading import PromptView, read_prompt
-from foretrace.evaluation.prompt_values import FILE, find_files, find_root, list_created, list_files, make_relative
+from foretrace.evaluation.prompt_reading import (
+    FILE,
+    PromptView,
+    find_files,
+    find_root,
+    list_created,
+    list_files,
+    make_relative,
+    read_prompt,
+)
 
 TASK = "Fix the bug."
 PAST = [bash("ls src", "a.py\nb.py"), view("src/a.py", "x = 1\n</result> [3 files]")]
@@ -149,10 +157,13 @@ def list_commands(candidates: Candidates) -> list[str]:
 def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None:
     found = list_after([create("/w/try.py", "import a")], bash("cd /other && python it.py"))
     made = found["bash", '{"command":"cd /w && python try.py"}']
-    usage, file = made.usage, made.filling.file
-    assert usage.shares == (1.0, 1.0) and usage.groups == 2 and not usage.strange
+    file = made.file
+    assert made.shares == (1.0, 1.0) and made.groups == 2 and not made.strange
     assert file is not None and (file.path, file.calls) == ("try.py", 1)
-    assert found["bash", '{"command":"cd /w && python it.py"}'].usage.strange, "it names a file that is not here"
+    assert found["bash", '{"command":"cd /w && python it.py"}'].strange, "it names a file that is not here"
+    known = [bash(f"cd /other && python {name}.py") for name in ("it", "try")]
+    both = list_after([create("/w/try.py", "import a")], *known)["bash", '{"command":"cd /w && python try.py"}']
+    assert both.shares == (1.0, 1.0), "of two templates of one call, the likelier counts"
 
 
 def test_a_call_of_one_group_that_names_a_file_is_not_offered() -> None:
@@ -169,7 +180,7 @@ def test_a_call_of_one_group_that_names_a_file_is_not_offered() -> None:
 def test_a_call_of_this_attempt_is_filled_with_another_file() -> None:
     past = [create("/w/one.py", "1"), bash("python one.py"), create("/w/two.py", "2")]
     made = list_after(past)["bash", '{"command":"python two.py"}']
-    assert made.usage.own is not None and made.usage.own.turns_ago == 1
+    assert made.own is not None and made.own.turns_ago == 1
 
 
 def test_all_files_that_were_made_are_named_in_a_row() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus, rows, says, trace, user
-from evaluation.planted import build_dataset, write_lines
+from evaluation.planted import build_dataset, guess_at, write_lines
 from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
@@ -25,7 +25,6 @@ from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import ScoreReport
 
 Row = dict[str, Any]
-WRONG = {"action": "BLOCKED", "tool": "nothing", "arguments": {}}
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +40,6 @@ def gold(dataset: Path) -> list[Row]:
 @pytest.fixture
 def scored(dataset: Path, tmp_path: Path) -> Callable[..., ScoreReport]:
     return lambda *lines, **more: score(write_lines(tmp_path / "p.jsonl", *lines), dataset, **more)
-
-
-def guess(row: Row, *, right: bool = True, rank: int = 1, **more: Any) -> Row:
-    value = json.loads(row["completion"][0]["content"]) if right else WRONG
-    return {"key": row["key"], "step": row["step"], "rank": rank, "prediction": value, **more}
 
 
 def at(row: Row) -> Row:
@@ -64,7 +58,9 @@ def test_top_k_looks_at_the_first_k_guesses(scored: Any, gold: list[Row]) -> Non
     """The right guess stands at rank 1 + number modulo 7; rank 7 is not there."""
     gold = [row for row in gold if row["natural"]]
     lines = [
-        guess(row, right=rank == 1 + number % 7, rank=rank) for number, row in enumerate(gold) for rank in range(1, 7)
+        guess_at(row, right=rank == 1 + number % 7, rank=rank)
+        for number, row in enumerate(gold)
+        for rank in range(1, 7)
     ]
     found = figures(scored(*lines))
     for k, name in ((1, "type_accuracy"), (3, "type_accuracy@3"), (5, "type_accuracy@5")):
@@ -77,14 +73,14 @@ def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> 
     of_natural = [row for row in gold if row["natural"]]
     reads = [row for row in of_natural if row["effect"] == "pure_read" and row["tool"]]
     runs = [row for row in of_natural if row["effect"] == "sandbox_exec"]
-    report = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold))
+    report = scored(*(guess_at(row, right=row["effect"] == "pure_read") for row in gold))
     assert report.eligible == len(reads) > 20 and runs
     assert figures(report, "eligible") == dict.fromkeys(ASPECTS, 1)
-    wider = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold), allow=["sandbox_exec"])
+    wider = scored(*(guess_at(row, right=row["effect"] == "pure_read") for row in gold), allow=["sandbox_exec"])
     assert figures(wider, "eligible")["exact_call"] == round(len(reads) / (len(reads) + len(runs)), 4)
     assert figures(wider) == figures(report)
     with pytest.raises(UsageError, match="is not safe to run early"):
-        scored(guess(gold[0]), allow=["local_write"])
+        scored(guess_at(gold[0]), allow=["local_write"])
 
 
 def step(number: int = 0, *calls: PredictedCall, action: str = "file_read", **more: Any) -> GoldStep:
@@ -108,7 +104,7 @@ def test_a_planted_difference_is_found(scored: Any, gold: list[Row], tmp_path: P
     """Right at 7 of 10 rows and at 4 of 10 of the same rows: 30 points, whichever file comes first."""
     rng = random.Random(0)
     drawn = [rng.random() for _ in gold]
-    good, bad = ([guess(r, right=d < p) for r, d in zip(gold, drawn, strict=True)] for p in (0.7, 0.4))
+    good, bad = ([guess_at(r, right=d < p) for r, d in zip(gold, drawn, strict=True)] for p in (0.7, 0.4))
     report = scored(*good, against=write_lines(tmp_path / "o.jsonl", *bad))
     assert report.against is not None
     first = {(d.slice, d.metric): d for d in report.against.differences}
@@ -127,8 +123,8 @@ def test_differences_are_over_tasks(tmp_path: Path) -> None:
     every = [trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % 12}") for n in range(96)]
     dataset = build_dataset(tmp_path, every, split=(0.02, 0, 0.98))
     gold = list(rows(dataset, "eval"))
-    ours = write_lines(tmp_path / "p.jsonl", *(guess(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
-    theirs = write_lines(tmp_path / "o.jsonl", *(guess(row, right=False) for row in gold))
+    ours = write_lines(tmp_path / "p.jsonl", *(guess_at(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
+    theirs = write_lines(tmp_path / "o.jsonl", *(guess_at(row, right=False) for row in gold))
     report = score(ours, dataset, against=theirs)
     assert report.against is not None
     own = next(row for row in report.scores if (row.slice, row.metric) == ("natural", "type_accuracy"))
@@ -139,7 +135,7 @@ def test_differences_are_over_tasks(tmp_path: Path) -> None:
 def test_predictions_of_another_version_are_refused(scored: Any, dataset: Path, gold: list[Row]) -> None:
     """By the digest in the header; and predictions of other rows by its config."""
     header = {"predictions": 1, "predictor": "mine", "dataset": digest_dataset(dataset)}
-    lines = [guess(row) for row in gold]
+    lines = [guess_at(row) for row in gold]
     assert scored(header, *lines).predictor == "mine"
     with pytest.raises(PredictionError, match=r"another version of .* or allow_other_version=True takes what fits"):
         scored(header | {"dataset": "00"}, *lines)
@@ -155,21 +151,21 @@ def test_predictions_of_another_version_are_refused(scored: Any, dataset: Path, 
 
 def test_what_is_wrong_with_lines_is_counted(scored: Any, gold: list[Row]) -> None:
     """A confidence that is none counts as not given, a torn last line as not there."""
-    good = [guess(row, confidence=0.5) for row in gold[3:]]
-    bad = [guess(gold[0], confidence=2), json.dumps(guess(gold[1], confidence=float("nan"))) + "\n"]
-    report = scored(*good, *bad, json.dumps(guess(gold[2]))[:-5])
+    good = [guess_at(row, confidence=0.5) for row in gold[3:]]
+    bad = [guess_at(gold[0], confidence=2), json.dumps(guess_at(gold[1], confidence=float("nan"))) + "\n"]
+    report = scored(*good, *bad, json.dumps(guess_at(gold[2]))[:-5])
     assert report.problems == {"bad_confidence": 2, "torn_last_line": 1}
     assert (report.missing, report.unreadable) == (1, 0)
     call = next(each for each in report.calibration or () if each.of == "guess")
     assert (call.n, call.without_confidence) == (len(good), 3)
-    assert scored(*(guess(row) for row in gold)).calibration is None
+    assert scored(*(guess_at(row) for row in gold)).calibration is None
 
 
 def test_types_alone(tmp_path: Path) -> None:
     """A dataset of types asks nothing of calls, and what is said of them does no harm."""
     dataset = build_dataset(tmp_path, corpus(12), target="type")
     gold = list(rows(dataset, "eval"))
-    lines = [guess(row, confidence=1.0) for row in gold]
+    lines = [guess_at(row, confidence=1.0) for row in gold]
     lines[0]["prediction"] |= {"tool": "bash", "arguments": {}}
     report = score(write_lines(tmp_path / "p.jsonl", *lines), dataset)
     assert set(figures(report)) >= {"type_accuracy"} and "exact_call" not in figures(report)

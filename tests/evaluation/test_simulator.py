@@ -31,22 +31,6 @@ def save(run: SimulatedRun) -> float:
     return math.fsum(run.saved_s)
 
 
-@pytest.mark.parametrize("p", [(0, 5), (2, 5), (3, 5), (5, 5)])
-@pytest.mark.parametrize(("a", "b"), [(2.0, 5.0), (4.0, 4.0), (0.5, 9.0)])
-def test_the_published_limit_of_speculative_actions(p: tuple[int, int], a: float, b: float) -> None:
-    """1 - p / (1 + p) * a / (a + b), where no guess is made at the step behind a hit: of 1 + p steps, p are hits."""
-    hits, guesses = p
-    steps: list[SimulatedStep] = []
-    for number in range(200):
-        if number % guesses < hits:
-            steps += [step(b, a, GuessedCall(a, RIGHT)), step(b, a)]
-        else:
-            steps.append(step(b, a, GuessedCall(a)))
-    rate = hits / guesses
-    ratio = simulate(steps).took_s / (len(steps) * (a + b))
-    assert ratio == pytest.approx(1 - rate / (1 + rate) * a / (a + b), abs=1e-9)
-
-
 def test_a_verifier_delays_the_launch() -> None:
     assert simulate([step(5.0, 9.0, GuessedCall(9.0, RIGHT), g=1.0)], verifier_s=1.5).saved_s == (2.5,)
     late = simulate([step(5.0, 9.0, GuessedCall(9.0, RIGHT), g=4.0)], verifier_s=1.0)

@@ -1,4 +1,4 @@
-"""Verifying: what a model is asked, what its answers are worth, files of scores, pairs, and runs that go on."""
+"""Verifying: what a model is asked, what its answers are worth, files of scores and of pairs, and runs that go on."""
 
 from __future__ import annotations
 
@@ -8,22 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataset.little import corpus, rows
-from evaluation.planted import build_dataset, write_lines
+from evaluation.planted import build_dataset, guess_at, write_lines
 from foretrace.api.evaluation import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, UsageError
-from foretrace.core.predictions import (
-    digest_dataset,
-    read_predictions,
+from foretrace.core.predictions import digest_dataset, read_predictions
+from foretrace.evaluation.pair_accuracy import (
+    PairPlace,
+    PairScores,
+    PairScoresHeader,
+    is_pair_scores,
+    read_pair_scores,
+    score_pairs,
+    write_pair_scores,
 )
-from foretrace.evaluation.pair_accuracy import score_pairs
 from foretrace.evaluation.score import score
 from foretrace.evaluation.verify import QUESTION, VerifyReport, read_verdict
 from foretrace.models.servers.scripted import Scripted
 
 Row = dict[str, Any]
+REPAIR: Row = {"rank": 2, "prediction": {"action": "repair", "tool": None}}
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +44,10 @@ def gold(dataset: Path) -> list[Row]:
     return list(rows(dataset, "eval"))[:20]
 
 
-def guess(row: Row, rank: int = 1, **more: Any) -> Row:
-    value = json.loads(row["completion"][0]["content"]) if rank == 1 else {"action": "repair", "tool": None}
-    return {"key": row["key"], "step": row["step"], "rank": rank, "prediction": value, **more}
-
-
 @pytest.fixture
 def predictions(gold: list[Row], tmp_path: Path) -> Path:
     """Two guesses a step: the right one, and a repair without a call."""
-    return write_lines(tmp_path / "p.jsonl", *(guess(row, rank) for row in gold for rank in (1, 2)))
+    return write_lines(tmp_path / "p.jsonl", *(guess_at(row, **which) for row in gold for which in ({}, REPAIR)))
 
 
 def says(yes_to: str, logprob: float = -0.1) -> Scripted:
@@ -156,7 +159,8 @@ def test_requests_that_may_succeed_later_are_asked_again_and_no_others(
             verify_pairs(dataset, out=out, model=model) if pairs else verify(predictions, dataset, out=out, model=model)
         )
 
-    with pytest.raises(PredictionError, match=r": 2 of \d+ requests failed, e.g. no reply .* kept in .* run it again"):
+    total = 2 * len(list(rows(dataset, "verifier", "test"))) if pairs else 40
+    with pytest.raises(PredictionError, match=rf": 2 of {total} requests failed, .*no reply.* kept in .* run it again"):
         judge()
     journal = tmp_path / "s.jsonl.journal"
     answered = journal.read_bytes().count(b"\n") - 1
@@ -177,7 +181,7 @@ def test_a_file_of_another_model_or_other_predictions_is_not_taken_for_done(
     verify(predictions, dataset, out=out, model=says("bash"))
     other = verify(predictions, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
     assert (other.already_done, other.scored) == (0, 40)
-    fewer = write_lines(tmp_path / "p.jsonl", *(guess(row) for row in gold))
+    fewer = write_lines(tmp_path / "p.jsonl", *(guess_at(row) for row in gold))
     found = verify(fewer, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
     assert (found.already_done, found.scored) == (0, 20)
 
@@ -242,7 +246,7 @@ def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Pat
 
 def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
     model = says("bash")
-    good = [guess(row) for row in gold]
+    good = [guess_at(row) for row in gold]
     out = tmp_path / "s.jsonl"
     with pytest.raises(PredictionError, match="or allow_other_version=True takes what fits"):
         verify(
@@ -261,9 +265,9 @@ def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: P
     assert (report.no_action, report.scored, report.problems) == (5, 15, {})
     with pytest.raises(PredictionError, match="holds no predictions"):
         verify(write_lines(tmp_path / "p.jsonl"), dataset, out=out, model=model)
-    for given in ({}, {"model": model, "scores": "x"}):
+    for both in ({}, {"model": model, "scores": "x"}):
         with pytest.raises(UsageError, match="verify takes either model or scores"):
-            verify(tmp_path / "p.jsonl", dataset, out=out, **given)
+            verify(tmp_path / "p.jsonl", dataset, out=out, **both)
     with pytest.raises(UsageError, match="concurrency=0: give 1 or more"):
         verify(tmp_path / "p.jsonl", dataset, out=out, model=model, concurrency=0)
 
@@ -308,3 +312,43 @@ def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
     assert (
         score_pairs(write_lines(tmp_path / "r.jsonl", header, *lines), dataset, allow_other_version=True).unknown == 0
     )
+
+
+_NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+_PLACES = st.builds(PairPlace, st.text("k/", max_size=3), st.integers(0, 9), st.text("f"), st.text("p"))
+_SCORES = st.dictionaries(_PLACES, st.tuples(_NUMBERS, _NUMBERS), min_size=1, max_size=5)
+LINE = {"key": "k", "step": 3, "family": "argument", "pair": "p", "chosen": 1, "rejected": -2.5}
+
+
+@given(scores=_SCORES)
+def test_what_is_written_reads_back(scores: PairScores, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "pairs.jsonl"
+    header = PairScoresHeader(verifier="m", dataset="d", latency_s={"p50": 0.1})
+    write_pair_scores(path, header, scores)
+    assert read_pair_scores(path) == (header, scores, {})
+    assert is_pair_scores(path)
+
+
+def test_a_file_of_someone_else(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "p.jsonl", LINE)
+    assert is_pair_scores(path)
+    assert read_pair_scores(path) == (PairScoresHeader(), {PairPlace("k", 3, "argument", "p"): (1, -2.5)}, {})
+    assert not is_pair_scores(write_lines(tmp_path / "o.jsonl", {"key": "k", "step": 3, "prediction": {}}))
+    assert not is_pair_scores(write_lines(tmp_path / "o.jsonl", "nonsense\n")) and not is_pair_scores(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([LINE, LINE], "line 2: a second score of the argument pair p at k step 3"),
+        ([{"key": "k", "step": 3, "chosen": 1, "rejected": 2}], "line 1: is not a score of a pair: it has no family"),
+        ([{"step": 3}], "line 1: is not a score of a pair: it has no key"),
+        ([LINE | {"step": "x"}], "line 1: is not a score of a pair: its step is not a number"),
+        (["nonsense\n"], "line 1: is not a score of a pair"),
+        ([{"pair_scores": 2}], "format 2 of pair scores is not known"),
+        ([{"pair_scores": 1, "verifier": 7}], "is not a header of pair scores"),
+    ],
+)
+def test_a_line_that_is_no_score_is_named(tmp_path: Path, lines: list[Any], said: str) -> None:
+    with pytest.raises(PredictionError, match=said):
+        read_pair_scores(write_lines(tmp_path / "p.jsonl", *lines))

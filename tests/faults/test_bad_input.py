@@ -95,10 +95,6 @@ def test_a_bad_line_is_one_drop(run: Import, name: str) -> None:
     one_drop(run(spoil(3, line)), reason)
 
 
-def test_truncated_last_line(run: Import) -> None:
-    one_drop(run(TEXT[:-40]), "bad_json", row=11)
-
-
 def test_repeated_key_with_other_content(run: Import) -> None:
     one_drop(run(TEXT + change(messages=xml_messages(["pwd"])) + b"\n"), "key_conflict", row=12, rows=13)
 
@@ -126,6 +122,8 @@ def test_an_unusual_file_is_read_whole(run: Import, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "drops"),
     [
+        ("rows.jsonl", b"", {}),
+        ("rows.jsonl", TEXT[:-40], {"bad_json": 1}),
         ("rows.json", json.dumps(ROWS).encode()[:-30], {"bad_json": 1}),
         ("rows.json", spoil(3, b"{"), {"bad_json": 1}),
         ("rows.parquet", parquet([{"a": 1, "b": "x"}] * 3), {"missing_column": 3}),
@@ -158,10 +156,6 @@ def test_truncated_zst(run: Import, share: float) -> None:
     report = run(data[: int(len(data) * share)], "rows.jsonl.zst")
     assert 200 * share - 40 < report.traces < 200 * share and report.drops == {"truncated_file": 1}
     assert report.rows == report.traces + 1
-
-
-def test_empty_file(run: Import) -> None:
-    assert run(b"").rows == 0
 
 
 def test_parquet_with_a_damaged_row_group(run: Import) -> None:

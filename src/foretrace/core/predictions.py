@@ -439,10 +439,14 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
-    """A 64-bit integer, which Parquet may hold as a float; None for anything else. Fractions are not rounded."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -(2**63) <= value < 2**63:
+    """A 64-bit integer, which may be text, or a float in Parquet; None for anything else. Fractions are not rounded."""
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         return None
-    return int(value) if int(value) == value else None
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return None
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def read_number(

@@ -102,13 +102,6 @@ def read_keys(path: Path) -> list[str]:
     return read_table(path, ["key"])["key"].to_pylist()
 
 
-def find_row(path: Path, key: str) -> SegmentRow | None:
-    """Record and tokens of the trace with that key in a segment; of a segment without it, only the keys are read."""
-    if key not in read_keys(path):
-        return None
-    return next(row for row in read_segment_rows(path, ["key", "record", "tokens"]) if row["key"] == key)
-
-
 def get_sort_key(row: SegmentRow) -> tuple[str, str]:
     return row["task_id"], row["key"]
 

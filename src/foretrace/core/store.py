@@ -33,7 +33,6 @@ from foretrace.core.segments import (
     SegmentRow,
     choose_shard,
     find_compaction,
-    find_row,
     get_sort_key,
     make_row,
     make_schema,
@@ -69,7 +68,7 @@ class TraceStore:
     def read(self, shard: int | None = None, tasks: Callable[[str], bool] | None = None) -> Iterator[Trace]:
         """Traces shard by shard (or of one), each in the order of (task id, key), of the tasks that `tasks` accepts."""
         for _, record, packed in self.read_records(shard, tasks):
-            yield self._decode(record, packed)
+            yield _unpack(self.folder, record, packed)
 
     def read_records(
         self, shard: int | None = None, tasks: Callable[[str], bool] | None = None
@@ -98,13 +97,7 @@ class TraceStore:
 
     def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
         """The traces with these keys, by key; only segments that contain one are read. Unknown keys are left out."""
-        found: dict[str, Trace] = {}
-        for segment in self.manifest.segments:
-            path = self.folder / segment.path
-            if not set(read_keys(path)).isdisjoint(keys):
-                rows = (r for r in read_segment_rows(path, ["key", "record", "tokens"]) if r["key"] in keys)
-                found |= {row["key"]: self._decode(row["record"], row["tokens"]) for row in rows}
-        return found
+        return _find_traces(self.folder, self.manifest.segments, {*keys})
 
     def read_columns(self, *names: str) -> Any:
         """Some columns of all segments, without the records, as a pyarrow Table."""
@@ -122,10 +115,6 @@ class TraceStore:
                 state.update(hashlib.file_digest(file, "blake2b").digest())
         return state.hexdigest()
 
-    def _decode(self, record: bytes, packed: bytes | None) -> Trace:
-        with report_damage(self.folder):
-            return unpack_record(record, packed)
-
 
 def encode_row(trace: Trace) -> SegmentRow:
     """A trace that has its id as a row of a segment. What cannot be read back is an error (msgspec's,
@@ -139,6 +128,22 @@ def encode_row(trace: Trace) -> SegmentRow:
 def unpack_record(record: bytes, packed: bytes | None) -> Trace:
     trace = decode_trace(record)
     return token_arrays.unpack(trace, packed) if packed else trace
+
+
+def _unpack(folder: Path, record: bytes, packed: bytes | None) -> Trace:
+    with report_damage(folder):
+        return unpack_record(record, packed)
+
+
+def _find_traces(folder: Path, segments: Iterable[Segment], keys: set[str]) -> dict[str, Trace]:
+    """The traces with these keys. Of segments without them only the keys are read, of those behind the last nothing."""
+    found: dict[str, Trace] = {}
+    for segment in segments:
+        path = folder / segment.path
+        if len(found) < len(keys) and not keys.isdisjoint(read_keys(path)):
+            rows = (row for row in read_segment_rows(path, ["key", "record", "tokens"]) if row["key"] in keys)
+            found |= {row["key"]: _unpack(folder, row["record"], row["tokens"]) for row in rows}
+    return found
 
 
 class TraceWriter:
@@ -255,40 +260,32 @@ class TraceWriter:
                 `replaced`.
         """
         trace = add_trace_id(trace)
-        added = self._compare(trace.key, trace.id, replace)
-        return self._take(encode_row(trace), added) if added in ("new", "replaced") else added
+        return self._add(trace.key, trace.id, lambda: encode_row(trace), replace)
 
     def add_row(self, row: SegmentRow, *, replace: bool | None = None) -> Added:
         """Like `add`, for a trace that was encoded by `encode_row`, perhaps in another process."""
-        added = self._compare(row["key"], row["id"], replace)
-        return self._take(row, added) if added in ("new", "replaced") else added
+        return self._add(row["key"], row["id"], lambda: row, replace)
+
+    def _add(self, key: str, trace_id: str, encode: Callable[[], SegmentRow], replace: bool | None) -> Added:
+        known = self._ids.get(key)
+        if known == trace_id:
+            return "present"
+        if known is not None and not (self._replace if replace is None else replace):
+            return "conflict"
+        row = encode()
+        if known is not None and key not in self._waiting:
+            self._replaced.add(key)
+        self._waiting[key], self._ids[key] = row, trace_id
+        self.waiting_bytes += len(row["record"])
+        return "new" if known is None else "replaced"
 
     def get(self, key: str, task_id: str) -> Trace | None:
         """The trace with that key, added or stored; the shard of `task_id` is searched first."""
-        if key not in self._ids:
-            return None
-        row = self._waiting.get(key)
+        if (row := self._waiting.get(key)) is not None:
+            return unpack_record(row["record"], row["tokens"])
         shard = choose_shard(task_id, self.manifest.shards)
-        for segment in sorted(self.manifest.segments, key=lambda s: s.shard != shard):
-            row = row or find_row(self.folder / segment.path, key)
-        return None if row is None else unpack_record(row["record"], row["tokens"])
-
-    def _compare(self, key: str, trace_id: str, replace: bool | None) -> Added:
-        known = self._ids.get(key)
-        if known is None:
-            return "new"
-        if known == trace_id:
-            return "present"
-        return "replaced" if (self._replace if replace is None else replace) else "conflict"
-
-    def _take(self, row: SegmentRow, added: Added) -> Added:
-        key = row["key"]
-        if added == "replaced" and key not in self._waiting:
-            self._replaced.add(key)
-        self._waiting[key] = row
-        self._ids[key] = row["id"]
-        self.waiting_bytes += len(row["record"])
-        return added
+        segments = sorted(self.manifest.segments, key=lambda s: s.shard != shard) if key in self._ids else ()
+        return _find_traces(self.folder, segments, {key}).get(key)
 
     def checkpoint(self, run: str = "") -> None:
         """Write what was added into segments and list them, along with the manifest's other changes, in one rename.

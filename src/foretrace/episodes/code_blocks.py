@@ -9,8 +9,8 @@ from typing import NamedTuple
 from foretrace.actions.memory_only import changes_memory_only
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
-from foretrace.episodes.early_runs import EarlyRuns, Operation
 from foretrace.episodes.redefinitions import find_replacements, replace_unrun
+from foretrace.episodes.speculation import EarlyRuns, Operation
 from foretrace.sandbox.base import Sandbox, Session
 
 

@@ -19,13 +19,11 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Outcome, Provenance, Status, ToolCall, Trace
-from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.episodes.identity import Identity, make_key, make_task
-from foretrace.episodes.metrics import EventCounter, compute_metrics
+from foretrace.episodes.metrics import EventCounter, compute_metrics, compute_reward, describe_reward
 from foretrace.episodes.proposers import Situation, read_call
-from foretrace.episodes.reward import compute_reward, describe_reward
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation import EarlyRuns, Operation, ReportedCall, Speculation
 from foretrace.episodes.token_context import TokenContext
 from foretrace.episodes.transcript import TOOL_NAMES, EnvironmentMessage, Transcript
 from foretrace.episodes.workspace import Workspace

@@ -1,4 +1,4 @@
-"""The metrics of an episode, counted while it runs or computed at its end (docs/protocols.md)."""
+"""The metrics of an episode, counted while it runs or computed at its end, and its reward (docs/protocols.md)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from foretrace.core.completion import Completion
 from foretrace.core.trace import Usage
+from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.workspace import Evaluation
 from foretrace.protocols.base import Act, InteractionProtocol, Reply, Result
 
 _THOUGHT_KINDS = ("think", "plan", "reflect")
+_BONUS = 0.1
+"""Bonus for two or more thoughts, and for a verification."""
 
 
 class EventCounter:
@@ -84,3 +87,27 @@ def is_interleaved(kinds: Sequence[str]) -> bool:
         if wanted and kind in wanted[0]:
             wanted.pop(0)
     return not wanted
+
+
+def describe_reward(settings: EpisodeSettings) -> str:
+    """How the reward is computed, as each trace records it."""
+    formula = "-1 + 2 * passed / total over the hidden tests (over the public ones where there are no hidden ones); "
+    formula += "-1 without code that runs"
+    if settings.flagged == "zero":
+        formula += "; -1 for code that is flagged"
+    if settings.structure_bonus:
+        formula += f"; + {_BONUS:g} for two thinks or more; + {_BONUS:g} for a verification"
+    return formula
+
+
+def compute_reward(evaluation: Evaluation, metrics: dict[str, float], settings: EpisodeSettings) -> float:
+    """The reward of a judged episode: -1 to 1, plus the structure bonus."""
+    if evaluation.flags and settings.flagged == "zero":
+        return -1.0
+    judged = evaluation.hidden or evaluation.public
+    reward = -1.0
+    if evaluation.runnable and judged is not None and judged.counts.total:
+        reward += 2.0 * judged.counts.passed / judged.counts.total
+    if settings.structure_bonus:
+        reward += _BONUS * (metrics["think_count"] >= 2) + _BONUS * bool(metrics["has_verify"])
+    return reward

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -47,19 +47,29 @@ class TokenContext:
 
     async def add_completion(self, completion: Completion, text: str) -> AddedCompletion:
         """Add the part `text` of a completion, including trailing white space of its last token."""
-        added = _use_sampled_ids(completion, text)
-        if added is None:
-            count = _count_spelling_ids(completion, text)
-            rest = text[len("".join(completion.pieces[:count])) :]
+        count, is_whole = _match_ids(completion, text)
+        spelled = "".join(completion.pieces[:count])
+        if is_whole:
+            # Ids after a stop sequence or a hallucinated result are not part of the turn; the model's own end is.
+            ended = completion.finish == "stop" and spelled.startswith(completion.text)
+            kept_count = len(completion.token_ids) if ended else count
+            own = msgspec.structs.replace(
+                completion,
+                text=spelled,
+                token_ids=completion.token_ids[:kept_count],
+                logprobs=completion.logprobs[:kept_count],
+                pieces=completion.pieces[:kept_count],
+            )
+        else:
+            rest = text[len(spelled) :]
             more = await self._tokens.tokenize(rest, special=True)
             ids = (*completion.token_ids[:count], *more)
             pieces = (*completion.pieces[:count], rest, *[""] * (len(more) - 1)) if count and more else ()
             own = msgspec.structs.replace(
                 completion, text=text, token_ids=ids, logprobs=completion.logprobs[:count], pieces=pieces, exact="text"
             )
-            added = AddedCompletion(own, 0)
-        self._ids += added.completion.token_ids
-        return added
+        self._ids += own.token_ids
+        return AddedCompletion(own, len(own.token_ids) - count if is_whole else 0)
 
     async def add_injection(self, text: str) -> tuple[int, ...]:
         """Add text of the environment to the assistant's turn; control tokens in it are not interpreted."""
@@ -81,42 +91,23 @@ class TokenContext:
             del self._ids[-count:]
 
 
-def _count_spelling_ids(completion: Completion, text: str) -> int:
-    """How many of the first ids spell the beginning of the text."""
-    if len(completion.pieces) != len(completion.token_ids):
-        return 0
+def _match_ids(completion: Completion, text: str) -> tuple[int, bool]:
+    """How many of the first ids spell the beginning of the text, and whether they spell all of it (the last one perhaps
+    with white space after it)."""
     count = length = 0
+    if not completion.token_ids or len(completion.pieces) != len(completion.token_ids):
+        return 0, False
     for number, piece in enumerate(completion.pieces, 1):
-        if not text.startswith(piece, length):
+        if length == len(text):
             break
+        reaches_end = length + len(piece) >= len(text)
+        if reaches_end and piece.startswith(text[length:]) and not piece[len(text) - length :].strip():
+            return number, True
+        if not text.startswith(piece, length):
+            return count, False
         length += len(piece)
         count = number if piece else count
-    return count
-
-
-def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | None:
-    """The completion with the sampled ids that spell the text; `None` if none do."""
-    pieces, ids = completion.pieces, completion.token_ids
-    if not ids or len(pieces) != len(ids):
-        return None
-    ends = list(accumulate(len(piece) for piece in pieces))
-    count = next((n for n, end in enumerate([0, *ends]) if end >= len(text)), None)
-    if count is None:
-        return None
-    spelled = "".join(pieces[:count])
-    if not spelled.startswith(text) or spelled[len(text) :].strip():
-        return None
-    # Ids after a stop sequence or a hallucinated result are not part of the turn; the model's own end is.
-    ended = completion.finish == "stop" and spelled.startswith(completion.text)
-    kept_count = len(ids) if ended else count
-    own = msgspec.structs.replace(
-        completion,
-        text=spelled,
-        token_ids=ids[:kept_count],
-        logprobs=completion.logprobs[:kept_count],
-        pieces=pieces[:kept_count],
-    )
-    return AddedCompletion(own, kept_count - count)
+    return count, length == len(text)
 
 
 class _TurnFrame(NamedTuple):

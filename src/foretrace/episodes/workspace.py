@@ -12,7 +12,7 @@ from foretrace.core.errors import SandboxError
 from foretrace.core.problem import FLAGS, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
 from foretrace.episodes.code_blocks import CodeBlocks
-from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
+from foretrace.episodes.speculation import EarlyRuns, Operation, ReportedCall
 from foretrace.protocols.base import Act, Result
 from foretrace.sandbox.base import FORMS, Sandbox
 

@@ -19,8 +19,16 @@ from typing import NamedTuple
 from foretrace.actions.same_action import canonicalize_json
 from foretrace.core.digest import digest
 from foretrace.evaluation.predictors.base import ActionAndTool, name_turn
-from foretrace.evaluation.prompt_reading import PastTurn, PromptView
-from foretrace.evaluation.prompt_values import FILE, NamedFile, find_root, list_created, list_files, list_names
+from foretrace.evaluation.prompt_reading import (
+    FILE,
+    NamedFile,
+    PastTurn,
+    PromptView,
+    find_root,
+    list_created,
+    list_files,
+    list_names,
+)
 
 _FILE_SLOT = re.compile(r"<(path|rel|name)(s?)>")
 _ROW_OF_FILES = re.compile(r"<(path|rel|name)>(?: <\1>)+")
@@ -227,36 +235,23 @@ class PastCall(NamedTuple):
     """Number of turns since then that wrote something."""
 
 
-class Usage(NamedTuple):
-    """How common a template is, shared by all calls made from it."""
-
-    action: str
-    shares: tuple[float, float] = (0.0, 0.0)
-    """Probability of the template: for all agents, and for this agent."""
-    groups: int = 0
-    fills: int = 1
-    strange: bool = False
-    """Whether it names a file that is not in the prompt."""
-    own: PastCall | None = None
-    """The last call of this prompt with this template."""
-
-
-class Filling(NamedTuple):
-    """What fills the slots of a template."""
-
-    paths: tuple[str, ...] = ()
-    file: NamedFile | None = None
-
-
-NOTHING = Filling()
-
-
 class Candidate(NamedTuple):
     """A call that may come next, and where it comes from."""
 
-    usage: Usage
-    filling: Filling = NOTHING
+    action: str
+    shares: tuple[float, float] = (0.0, 0.0)
+    """Probability of its template: for all agents, and for this agent."""
+    groups: int = 0
+    """Number of groups with this template."""
+    fills: int = 1
+    """Number of calls made from this template."""
     place: int = 0
+    """Which of these calls it is."""
+    strange: bool = False
+    """Whether the template names a file that is not in the prompt."""
+    own: PastCall | None = None
+    """The last call of this prompt with this template."""
+    file: NamedFile | None = None
     past: PastCall | None = None
     """The same call, if it was made before."""
 
@@ -283,7 +278,7 @@ def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBo
         if not root and "<root>" in template.arguments.replace(_ENTER_ROOT, ""):
             continue
         fillings = list_fillings(count_files(template.arguments))
-        usage = Usage(
+        candidate = Candidate(
             template.action,
             shares,
             groups=book.count_groups(template),
@@ -291,24 +286,27 @@ def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBo
             strange=not _find_names(template.arguments) <= names,
             own=own.get(template),
         )
-        for place, filling in enumerate(fillings):
-            arguments = fill_template(template, filling.paths, root)
+        for place, (paths, file) in enumerate(fillings):
+            arguments = fill_template(template, paths, root)
             known = found.get((template.tool, arguments))
-            if known is None or sum(known.usage.shares) < sum(shares):
-                found[template.tool, arguments] = Candidate(usage, filling, place)
+            if known is None or sum(known.shares) < sum(shares):
+                found[template.tool, arguments] = candidate._replace(place=place, file=file)
     for past in past_calls:
-        filling = Filling(file=next((file for file in files if file.path in past.arguments), None))
-        same = found.get((past.tool, past.arguments)) or Candidate(Usage(past.action), filling)
+        file = next((file for file in files if file.path in past.arguments), None)
+        same = found.get((past.tool, past.arguments)) or Candidate(past.action, file=file)
         found[past.tool, past.arguments] = same._replace(past=past)
     return found
 
 
-def _list_fillings(slots: int, files: Sequence[NamedFile], created: tuple[str, ...]) -> Sequence[Filling]:
+def _list_fillings(
+    slots: int, files: Sequence[NamedFile], created: tuple[str, ...]
+) -> Sequence[tuple[tuple[str, ...], NamedFile | None]]:
+    """What may fill the slots of a template: paths, and the file if it is a single one."""
     if not slots:
-        return [NOTHING]
+        return [((), None)]
     if slots == 1:
-        return [Filling((file.path,), file) for file in files]
-    return [Filling(created), Filling(created[::-1])] if len(created) > 1 else []
+        return [((file.path,), file) for file in files]
+    return [(created, None), (created[::-1], None)] if len(created) > 1 else []
 
 
 def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:

@@ -97,7 +97,6 @@ def measure_verifier(
     natural: JudgedSteps,
     guesses: Guesses,
     target: str,
-    *,
     verifier: str | None,
     validation: JudgedSteps | None,
     seed: int,

@@ -1,8 +1,7 @@
 """Replay: what a predictor would have saved on the recorded times of traces.
 
-`ReplayPlan` matches predictions with steps and determines what each guess would launch; `simulator` simulates it.
-`Replay` measures the result for the given threshold, for a range of others, and for an oracle that guesses the true
-calls.
+`Replay` matches predictions with steps, determines what each guess would launch, and lets `simulator` simulate it: for
+the given threshold, for a range of others, and for an oracle that guesses the true calls.
 
 A prediction belongs to the step whose assistant message its `key` and `step` identify. Its calls match the step's if
 they are the same action at the level `normalized` (`actions.same_action`): paths, numbers as text, and spaces and
@@ -11,10 +10,11 @@ quotes in commands may be written differently. The order of calls does not matte
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -41,7 +41,7 @@ from foretrace.evaluation.replay_report import (
 )
 from foretrace.evaluation.savings import GUESS_S, MIN_COVERAGE, Saving, choose_safe_effects, conclude_replay
 from foretrace.evaluation.simulator import GuessedCall, Launch, SimulatedStep, simulate
-from foretrace.evaluation.step_times import AssumedTimes, StepTimes, find_step_effect
+from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 _FRONTIER_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Shares of the guesses that the thresholds of the frontier exclude."""
@@ -60,11 +60,8 @@ class PlannedCall(NamedTuple):
     call: ToolCall
     key: tuple[int, tuple[str, ...]]
     """Equal for calls that are the same action, guessed for the same message."""
-    covers: tuple[int, ...]
-    """Positions of the step's calls that it matches."""
-    seconds: float | None
-    written_s: float
-    """Seconds of the reply after which it can be guessed."""
+    launched: GuessedCall
+    """How it runs early. The seconds of a wrong call are only known when all traces are read."""
 
 
 class PlannedGuess(NamedTuple):
@@ -81,18 +78,12 @@ class PlannedStep(NamedTuple):
     """One step with known times, and its guesses."""
 
     task: str
-    model_s: float
-    tool_s: float
     names: tuple[str, ...]
-    call_s: tuple[float | None, ...]
-    """Seconds of each of its calls on its own; None if unknown."""
-    effect: Effect
-    state_version: int
+    timed: SimulatedStep
+    """The step without guesses; it is foreseen if the first guess at each of its messages is right."""
     guesses: tuple[PlannedGuess, ...]
-    foreseen: bool
-    """Whether the first guess at each of its messages is right."""
-    proposer_s: float | None
-    """Seconds until the guesses were ready; None if no prediction says."""
+    silent: bool
+    """Whether no prediction says how long its guesses took."""
 
 
 class ToolMedians:
@@ -121,92 +112,6 @@ def _list_places(call: ToolCall) -> tuple[tuple[str, str], ...]:
     return ("name", name_call(call)), ("tool", call.name), ("all", "")
 
 
-class ReplayPlan:
-    """Takes traces one by one, and keeps what a replay needs.
-
-    Args:
-        predictions: By key and step, the best first.
-        top: Most guesses used for each message.
-        assumed: Times for steps without known times.
-    """
-
-    def __init__(
-        self,
-        predictions: Mapping[tuple[str, int], Sequence[Prediction]],
-        top: int,
-        assumed: AssumedTimes | None = None,
-    ) -> None:
-        self._predictions, self._top, self._assumed = predictions, top, assumed
-        self.runs: list[list[PlannedStep]] = []
-        """Consecutive steps of one trace, without a person or a step of unknown time between them."""
-        self.attempts: Counter[str] = Counter()
-        self.medians = ToolMedians()
-        self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = self.assumed_steps = 0
-        self.unknown: Counter[str] = Counter()
-
-    def add(self, trace: Trace) -> None:
-        """Add a trace."""
-        steps = step_times.time_steps(trace)
-        for step in steps:
-            self._note_tool_times(trace, step)
-        predicted = [any((trace.key, index) in self._predictions for index in step.indexes) for step in steps]
-        if not any(predicted):
-            return
-        labels = {label.index: label for label in label_trace(trace)}
-        if self._assumed is not None:
-            steps, assumed = step_times.fill_times(steps, labels, self._assumed)
-            self.assumed_steps += assumed
-            for step in steps if assumed else ():
-                self._note_tool_times(trace, step)
-        self.runs += [[self._plan_step(trace, step, labels) for step in run] for run in step_times.split_runs(steps)]
-        self.attempts[trace.task.id] += 1
-        for step, has_prediction in zip(steps, predicted, strict=True):
-            self.met_predictions += sum(len(self._predictions.get((trace.key, index), ())) for index in step.indexes)
-            if not has_prediction:
-                self.steps_without_prediction += 1
-                continue
-            self.steps += 1
-            self.known_steps += step.unknown is None
-            if step.unknown is not None:
-                self.unknown[step.unknown] += 1
-
-    def _note_tool_times(self, trace: Trace, step: StepTimes) -> None:
-        if step.unknown is None:
-            calls = (call for index in step.indexes for call in trace.messages[index].tool_calls)
-            for call, seconds in zip(calls, _list_call_times(step), strict=True):
-                if seconds is not None:
-                    self.medians.add(call, seconds)
-
-    def _plan_step(self, trace: Trace, step: StepTimes, labels: Mapping[int, StepLabel]) -> PlannedStep:
-        call_s = _list_call_times(step)
-        lengths = [_count_characters(trace.messages[index]) for index in step.indexes]
-        guesses: list[PlannedGuess] = []
-        seconds: list[float] = []
-        foreseen, first_call = True, 0
-        for number, index in enumerate(step.indexes):
-            written_s = (step.model_s or 0.0) * (sum(lengths[:number]) / (sum(lengths) or 1))
-            own = dict(enumerate(map(find_call_key, trace.messages[index].tool_calls), first_call))
-            rows = self._predictions.get((trace.key, index), ())[: self._top]
-            made = [_plan_guess(trace, index, row, own, step, call_s, written_s) for row in rows]
-            foreseen = foreseen and (made[0].right if made else not own)
-            guesses += made
-            seconds += [row.seconds for row in rows if row.seconds is not None]
-            first_call += len(own)
-        guesses.sort(key=lambda guess: guess.prediction.rank)
-        return PlannedStep(
-            task=trace.task.id,
-            model_s=step.model_s or 0.0,
-            tool_s=step.tool_s or 0.0,
-            names=tuple(call.name for call in step.calls),
-            call_s=call_s,
-            effect=find_step_effect(step, labels),
-            state_version=labels[step.indexes[0]].state_version,
-            guesses=tuple(guesses),
-            foreseen=foreseen,
-            proposer_s=max(seconds, default=None),
-        )
-
-
 def _list_call_times(step: StepTimes) -> tuple[float | None, ...]:
     return (step.tool_s,) if len(step.calls) == 1 else tuple(call.tool_s for call in step.calls)
 
@@ -216,36 +121,28 @@ def _count_characters(message: Message) -> int:
     return len(message.reasoning or "") + len(message.content) + calls
 
 
-def _plan_guess(
-    trace: Trace,
-    index: int,
-    row: Prediction,
-    own: Mapping[int, tuple[str, ...]],
-    step: StepTimes,
-    call_s: Sequence[float | None],
-    written_s: float,
-) -> PlannedGuess:
+def _plan_calls(
+    index: int, row: Prediction, own: Mapping[int, tuple[str, ...]], step: StepTimes, written_s: float
+) -> Iterator[PlannedCall]:
     """What one guess at message `index` would launch; `own` has the keys of the message's calls, by position in the
     step."""
-    calls = [ToolCall(name=guess.tool, arguments=guess.arguments) for guess in row.calls]
-    planned: list[PlannedCall] = []
-    for call in calls:
+    call_s = _list_call_times(step)
+    for guess in row.calls:
+        call = ToolCall(name=guess.tool, arguments=guess.arguments)
         key = find_call_key(call)
         covers = tuple(position for position, own_key in own.items() if own_key == key)
         known = [seconds for position in covers if (seconds := call_s[position]) is not None]
-        seconds = None if not covers else max(known) if len(known) == len(covers) else step.tool_s
-        planned.append(PlannedCall(call, (index, key), covers, seconds, written_s))
-    facts = classify_calls(trace, calls)
-    return PlannedGuess(
-        prediction=row,
-        calls=tuple(planned),
-        effect=Effect.PURE_READ if facts is None else facts.effect,
-        right=Counter(each.key[1] for each in planned) == Counter(own.values()) and row.action is not None,
-    )
+        seconds = max(known) if known and len(known) == len(covers) else step.tool_s or 0.0
+        yield PlannedCall(call, (index, key), GuessedCall(seconds, covers, written_s))
 
 
 def find_call_key(call: ToolCall) -> tuple[str, ...]:
     return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), "normalized")
+
+
+def _list_own_calls(step: PlannedStep) -> Iterator[GuessedCall]:
+    for position, seconds in enumerate(step.timed.call_s) if step.timed.eligible else ():
+        yield GuessedCall(step.timed.tool_s if seconds is None else seconds, (position,))
 
 
 class _Outcome(NamedTuple):
@@ -301,39 +198,107 @@ class Replay:
             settings = msgspec.structs.replace(settings, verifier_s=header.verifier_latency_s.get("p50", 0.0))
         self._predictions, self._settings = predictions, settings
         self._safe = choose_safe_effects(settings.allow)
-        self._plan = ReplayPlan(predictions.by_step(), settings.top, settings.assume_times)
+        self._by_step = predictions.by_step()
+        self.runs: list[list[PlannedStep]] = []
+        """Consecutive steps of one trace, without a person or a step of unknown time between them."""
+        self._attempts: Counter[str] = Counter()
+        """Number of traces by task."""
+        self._medians = ToolMedians()
+        self._unknown: Counter[str] = Counter()
+        self._steps = self._without_prediction = self._met_predictions = self._assumed_steps = 0
 
     def add(self, trace: Trace) -> None:
-        self._plan.add(trace)
+        steps = step_times.time_steps(trace)
+        for step in steps:
+            self._note_tool_times(trace, step)
+        predicted = [sum(len(self._find_guesses(trace, index)) for index in step.indexes) for step in steps]
+        if not any(predicted):
+            return
+        labels = {label.index: label for label in label_trace(trace)}
+        if self._settings.assume_times is not None:
+            steps, assumed = step_times.fill_times(steps, labels, self._settings.assume_times)
+            self._assumed_steps += assumed
+            for step in steps if assumed else ():
+                self._note_tool_times(trace, step)
+        self.runs += [[self._plan_step(trace, step, labels) for step in run] for run in step_times.split_runs(steps)]
+        self._attempts[trace.task.id] += 1
+        self._met_predictions += sum(predicted)
+        self._steps += sum(map(bool, predicted))
+        self._without_prediction += predicted.count(0)
+        self._unknown.update(
+            step.unknown for step, count in zip(steps, predicted, strict=True) if count and step.unknown is not None
+        )
+
+    def _find_guesses(self, trace: Trace, index: int) -> Sequence[Prediction]:
+        return self._by_step.get((trace.key, index), ())
+
+    def _note_tool_times(self, trace: Trace, step: StepTimes) -> None:
+        if step.unknown is None:
+            calls = (call for index in step.indexes for call in trace.messages[index].tool_calls)
+            for call, seconds in zip(calls, _list_call_times(step), strict=True):
+                if seconds is not None:
+                    self._medians.add(call, seconds)
+
+    def _plan_step(self, trace: Trace, step: StepTimes, labels: Mapping[int, StepLabel]) -> PlannedStep:
+        lengths = [_count_characters(trace.messages[index]) for index in step.indexes]
+        guesses: list[PlannedGuess] = []
+        foreseen, first_call = True, 0
+        for number, index in enumerate(step.indexes):
+            written_s = (step.model_s or 0.0) * (sum(lengths[:number]) / (sum(lengths) or 1))
+            own = dict(enumerate(map(find_call_key, trace.messages[index].tool_calls), first_call))
+            made: list[PlannedGuess] = []
+            for row in self._find_guesses(trace, index)[: self._settings.top]:
+                calls = tuple(_plan_calls(index, row, own, step, written_s))
+                facts = classify_calls(trace, [each.call for each in calls])
+                right = Counter(each.key[1] for each in calls) == Counter(own.values()) and row.action is not None
+                made.append(PlannedGuess(row, calls, Effect.PURE_READ if facts is None else facts.effect, right))
+            foreseen = foreseen and (made[0].right if made else not own)
+            guesses += made
+            first_call += len(own)
+        guesses.sort(key=lambda guess: guess.prediction.rank)
+        measured = [guess.prediction.seconds for guess in guesses if guess.prediction.seconds is not None]
+        latencies = (self._settings.guess_latency, max(measured, default=None), GUESS_S)
+        timed = SimulatedStep(
+            model_s=step.model_s or 0.0,
+            tool_s=step.tool_s or 0.0,
+            call_s=_list_call_times(step),
+            eligible=find_step_effect(step, labels) in self._safe,
+            state_version=labels[step.indexes[0]].state_version,
+            proposer_s=next(each for each in latencies if each is not None),
+            foreseen=foreseen,
+        )
+        names = tuple(call.name for call in step.calls)
+        return PlannedStep(trace.task.id, names, timed, tuple(guesses), silent=not measured)
 
     def make_report(self) -> ReplayReport:
         """The report on all traces so far; raises a PredictionError if no prediction is for a step of them."""
-        plan, settings = self._plan, self._settings
-        if not plan.met_predictions:
+        settings = self._settings
+        if not self._met_predictions:
             raise PredictionError(
                 f"{self._predictions.path}: none of its {len(self._predictions.rows):,} predictions is for a step of "
                 "these traces; name the traces that the predicted dataset was built from"
             )
-        steps = [step for run in plan.runs for step in run]
-        calling = [step for step in steps if step.call_s and step.guesses]
-        eligible_hits = [step.foreseen for step in calling if step.effect in self._safe]
+        steps = [step for run in self.runs for step in run]
+        calling = [step.timed for step in steps if step.names and step.guesses]
+        eligible_hits = [timed.foreseen for timed in calling if timed.eligible]
         outcome, oracle = self._simulate(settings.threshold), self._simulate(None, oracle=True)
-        base = _sum_by_name((step.task, seconds) for step in steps for seconds in (step.model_s, step.tool_s))
+        base = _sum_by_name((step.task, seconds) for step in steps for seconds in step.timed[:2])
         base_s, saved_s = math.fsum(base.values()), outcome.saved_s
         saving, perfect = (_measure_saving(each, base, settings.seed) for each in (outcome, oracle))
-        coverage = plan.known_steps / plan.steps
+        known_steps = self._steps - self._unknown.total()
+        coverage = known_steps / self._steps
         verdict = "known" if coverage >= MIN_COVERAGE else "unknown"
         return ReplayReport(
             **msgspec.structs.asdict(saving),
             verdict=verdict,
             predictor=self._predictions.predictor,
-            traces=plan.attempts.total(),
-            tasks=len(plan.attempts),
-            steps=plan.steps,
-            known_steps=plan.known_steps,
+            traces=self._attempts.total(),
+            tasks=len(self._attempts),
+            steps=self._steps,
+            known_steps=known_steps,
             coverage=coverage,
             base_s=base_s,
-            tool_s=math.fsum(step.tool_s for step in steps),
+            tool_s=math.fsum(step.timed.tool_s for step in steps),
             speedup=base_s / (base_s - saved_s) if base_s > saved_s else None,
             remaining_s=base_s - saved_s,
             launched=len(outcome.launches),
@@ -344,14 +309,14 @@ class Replay:
             tokens=self._count_tokens(),
             oracle=perfect,
             per_task=self._measure_tasks(base, outcome.sum_by_task()),
-            hit_rate=_find_mean([step.foreseen for step in calling]),
+            hit_rate=_find_mean([timed.foreseen for timed in calling]),
             eligible_hit_rate=_find_mean(eligible_hits),
             gate=self._gate,
             frontier=self._measure_frontier(steps, base_s),
             assumed=self._list_assumptions(steps, outcome),
-            unknown_steps=dict(sorted(plan.unknown.items(), key=lambda item: (-item[1], item[0]))),
-            steps_without_prediction=plan.steps_without_prediction,
-            assumed_steps=plan.assumed_steps,
+            unknown_steps=dict(sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))),
+            steps_without_prediction=self._without_prediction,
+            assumed_steps=self._assumed_steps,
             conclusion=conclude_replay(
                 saving.share if verdict == "known" else None,
                 perfect.share,
@@ -359,7 +324,7 @@ class Replay:
                 outcome.sum_by_call(),
                 self._explain_nothing(steps),
             ),
-            other_predictions=len(self._predictions.rows) - plan.met_predictions,
+            other_predictions=len(self._predictions.rows) - self._met_predictions,
             problems=self._predictions.problems,
             settings=settings,
         )
@@ -368,44 +333,29 @@ class Replay:
         """Simulate all runs with the guesses that reach the threshold, or with all guesses; as an `oracle`, with the
         true calls as guesses and without a verifier."""
         outcome, verifier_s = _Outcome([], [], Counter()), 0.0 if oracle else self._settings.verifier_s or 0.0
-        for run in self._plan.runs:
-            steps = [self._make_step(step, threshold, oracle=oracle) for step in run]
+        for run in self.runs:
+            choose = _list_own_calls if oracle else functools.partial(self._choose_calls, threshold=threshold)
+            steps = [
+                step.timed._replace(guesses=tuple(choose(step)), foreseen=oracle or step.timed.foreseen) for step in run
+            ]
             done = simulate(steps, self._settings.ahead, verifier_s)
             outcome.steps.extend(zip(run, done.saved_s, strict=True))
             outcome.launches.extend(done.launches)
             outcome.estimates.update(steps[launch.step].guesses[launch.guess].estimate for launch in done.launches)
         return outcome
 
-    def _list_own_calls(self, step: PlannedStep) -> list[GuessedCall]:
-        own = enumerate(step.call_s) if step.effect in self._safe else ()
-        return [GuessedCall(step.tool_s if s is None else s, (position,)) for position, s in own]
-
     def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[GuessedCall]:
         """The distinct calls of the guesses that may be launched, the best first. A guess is only launched if all its
         calls are safe."""
-        calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
+        calls: dict[tuple[int, tuple[str, ...]], GuessedCall] = {}
         for guess in step.guesses:
-            if guess.effect in self._safe and self._reaches(guess, threshold):
-                for call in guess.calls:
-                    calls.setdefault(call.key, call)
-        found: list[GuessedCall] = []
-        for call in calls.values():
-            found_s, estimate = self._plan.medians.estimate(call.call) if call.seconds is None else (call.seconds, "")
-            found.append(GuessedCall(found_s, call.covers, call.written_s, estimate))
-        return found
-
-    def _make_step(self, step: PlannedStep, threshold: float | None, *, oracle: bool) -> SimulatedStep:
-        latencies = (self._settings.guess_latency, step.proposer_s, GUESS_S)
-        return SimulatedStep(
-            model_s=step.model_s,
-            tool_s=step.tool_s,
-            call_s=step.call_s,
-            eligible=step.effect in self._safe,
-            state_version=step.state_version,
-            proposer_s=next(each for each in latencies if each is not None),
-            guesses=tuple(self._list_own_calls(step) if oracle else self._choose_calls(step, threshold)),
-            foreseen=oracle or step.foreseen,
-        )
+            for call in guess.calls if guess.effect in self._safe and self._reaches(guess, threshold) else ():
+                launched = call.launched
+                if not launched.covers:
+                    seconds, estimate = self._medians.estimate(call.call)
+                    launched = launched._replace(seconds=seconds, estimate=estimate)
+                calls.setdefault(call.key, launched)
+        return [*calls.values()]
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
         return guess.prediction.score if self._gate == "score" else guess.prediction.confidence
@@ -446,13 +396,13 @@ class Replay:
         ahead = self._settings.ahead
         return sum(
             min(number, ahead) * sum(guess.prediction.tokens or 0 for guess in step.guesses)
-            for run in self._plan.runs
+            for run in self.runs
             for number, step in enumerate(run, 1)
         )
 
     def _measure_tasks(self, base: dict[str, float], saved: dict[str, float]) -> TaskTimes:
-        base_s = [base[task] / self._plan.attempts[task] for task in base]
-        remaining_s = [(base[task] - saved[task]) / self._plan.attempts[task] for task in base]
+        base_s = [base[task] / self._attempts[task] for task in base]
+        remaining_s = [(base[task] - saved[task]) / self._attempts[task] for task in base]
         return TaskTimes(
             base_s=_find_percentiles(base_s),
             remaining_s=_find_percentiles(remaining_s),
@@ -468,7 +418,7 @@ class Replay:
             return "no guessed call is safe to run early"
         if not any(self._reaches(guess, threshold) for guess in guesses):
             return f"no guess reaches the threshold of {threshold:g}"
-        if not any(step.effect in self._safe and step.foreseen for step in steps if step.guesses):
+        if not any(step.timed.eligible and step.timed.foreseen for step in steps if step.guesses):
             return "no guess at a call that is safe to run early is right"
         return "no right guess is ready before the reply"
 
@@ -478,7 +428,7 @@ class Replay:
         if settings.guess_latency is not None:
             found = {f"a guess takes {settings.guess_latency:g} s, whatever was measured": len(guessed)}
         else:
-            silent = sum(step.proposer_s is None for step in guessed)
+            silent = sum(step.silent for step in guessed)
             found = {f"a guess takes {GUESS_S:g} s where its prediction does not say": silent}
         if settings.verifier_s is not None:
             source = ", as the median of its scores did" if self._verifier_is_measured else ""

@@ -38,6 +38,11 @@ class _Gold(NamedTuple):
     kind: Literal["eval", "validation"]
     steps: list[GoldStep]
 
+    @classmethod
+    def read(cls, dataset: Path, kind: Literal["eval", "validation"]) -> _Gold:
+        target = read_target(dataset)
+        return cls(dataset, target, kind, read_gold_steps(dataset, target, kind))
+
 
 class _Predictions(NamedTuple):
     """A file of predictions that fits the dataset."""
@@ -105,49 +110,14 @@ def score(
     safe = choose_safe_effects(allow)
     check_number("seed", seed)
     check_number("cascade", cascade)
-    dataset = make_local_path(dataset)
-    target = read_target(dataset)
-    gold = _Gold(dataset, target, "eval", read_gold_steps(dataset, target, "eval"))
+    gold = _Gold.read(make_local_path(dataset), "eval")
     allowed = {"allow_partial": allow_partial, "allow_other_version": allow_other_version}
     own = _read(predictions, gold, **allowed)
     own.file.check_not_empty()
     other = None if against is None else _read(against, gold, **allowed)
-    tuned = None
-    if validation is not None:
-        steps = read_gold_steps(dataset, target, "validation")
-        tuned = _read(validation, gold._replace(kind="validation", steps=steps), **allowed)
-        if not any(row.score is not None for row in tuned.file.rows):
-            raise PredictionError(
-                f"{validation}: has no scores to choose a threshold on; let a verifier score it first"
-            )
-    report = _make_report(own, other, None if tuned is None else tuned.judged, gold, safe, seed)
-    if cascade is None:
-        return report
-    return msgspec.structs.replace(report, cascade=_list_cascades(own, gold, report.references, cascade, seed))
-
-
-def _read(path: str | Path, gold: _Gold, **allowed: bool) -> _Predictions:
-    file = read_predictions(path)
-    header = file.header or PredictionsHeader(config="eval" if gold.kind == "eval" else "proposer")
-    wanted = "eval" if gold.kind == "eval" else "proposer"
-    if header.config != wanted:
-        what = f"predicts rows of the config {header.config}; rows of {wanted} are wanted here"
-        raise PredictionError(f"{file.path}: {what}")
-    by_step, places = file.by_step(), {step[:2] for step in gold.steps}
-    unknown = check_fit(file.path, header.dataset, gold.dataset, by_step, places, f"{gold.kind} rows", **allowed)
-    guesses = {at: found for at, found in by_step.items() if at in places}
-    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
-    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
-
-
-def _make_report(
-    own: _Predictions,
-    other: _Predictions | None,
-    validation: JudgedSteps | None,
-    gold: _Gold,
-    safe: Collection[str],
-    seed: int,
-) -> ScoreReport:
+    tuned = None if validation is None else _read(validation, _Gold.read(gold.dataset, "validation"), **allowed)
+    if tuned is not None and all(row.score is None for row in tuned.file.rows):
+        raise PredictionError(f"{validation}: has no scores to choose a threshold on; let a verifier score it first")
     natural, balanced = (np.array([name in step.slices for step in gold.steps]) for name in ("natural", "balanced"))
     eligible = natural & np.array([is_eligible(step, safe) for step in gold.steps])
     masks = {"natural": natural, "balanced": balanced, "eligible": eligible}
@@ -160,7 +130,9 @@ def _make_report(
     readable = sum(any(guess.action in ACTIONS for guess in guesses) for guesses in own.guesses.values())
     scores = [row for each in slices for row in each.score(own)]
     references, left_out = _find_references(gold, safe)
+    references = [each for each in references if not _is_same(each, own.file.predictor, scores)]
     header = own.file.header or PredictionsHeader(target=gold.target)
+    tuned_on = None if tuned is None else tuned.judged
     return ScoreReport(
         predictor=own.file.predictor,
         predicted=header.target,
@@ -180,15 +152,28 @@ def _make_report(
         by_tool=measure_parts(judged, resamples, lambda step: step.tool),
         by_source=measure_parts(judged, resamples, lambda step: step.source),
         calibration=[each for each in calibration if each is not None] or None,
-        verifier=measure_verifier(
-            judged, own.guesses, gold.target, verifier=header.verifier, validation=validation, seed=seed
-        ),
+        verifier=measure_verifier(judged, own.guesses, gold.target, header.verifier, tuned_on, seed),
         against=None if other is None else _compare(own, other, slices),
-        references=[each for each in references if not _is_same(each, own.file.predictor, scores)],
+        references=references,
         references_left_out=left_out,
+        cascade=[] if cascade is None else _list_cascades(own, gold, natural, resamples, references, cascade),
         latency_s=header.latency_s,
         seed=seed,
     )
+
+
+def _read(path: str | Path, gold: _Gold, **allowed: bool) -> _Predictions:
+    file = read_predictions(path)
+    header = file.header or PredictionsHeader(config="eval" if gold.kind == "eval" else "proposer")
+    wanted = "eval" if gold.kind == "eval" else "proposer"
+    if header.config != wanted:
+        what = f"predicts rows of the config {header.config}; rows of {wanted} are wanted here"
+        raise PredictionError(f"{file.path}: {what}")
+    by_step, places = file.by_step(), {step[:2] for step in gold.steps}
+    unknown = check_fit(file.path, header.dataset, gold.dataset, by_step, places, f"{gold.kind} rows", **allowed)
+    guesses = {at: found for at, found in by_step.items() if at in places}
+    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
+    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
 
 
 def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -> Comparison:
@@ -209,10 +194,8 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
 
 
 def _list_cascades(
-    own: _Predictions, gold: _Gold, references: Sequence[Reference], cost: float, seed: int
+    own: _Predictions, gold: _Gold, natural: Any, resamples: Resamples, references: Sequence[Reference], cost: float
 ) -> list[CascadeRow]:
-    natural = np.array(["natural" in step.slices for step in gold.steps])
-    resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
     found = [(own.file.predictor or Path(own.file.path).name, own, cost)]
     for each in references:
         path = gold.dataset / each.predictions

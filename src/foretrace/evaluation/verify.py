@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +43,8 @@ QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
 _WORD = re.compile(r"[^A-Za-z]*(yes|no)\b", re.IGNORECASE)
 _SIDES = ("chosen", "rejected")
 _SCORE_LINE = "score of a prediction"
+FindScore = Callable[..., float | None]
+"""Called with the parts of a question's id; None if its answer is not a score."""
 
 
 class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -119,20 +121,16 @@ async def verify_predictions(
                 name = (guess.key, guess.step, guess.rank)
                 yield _make_question(name, row["prompt"], make_guess_text(guess, target), asking)
 
+    def write(find_score: FindScore, latency: dict[str, float]) -> None:
+        scored = [msgspec.structs.replace(row, score=find_score(row.key, row.step, row.rank)) for row in file.rows]
+        write_predictions(out, msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency), scored)
+
     texts = (path.read_bytes().decode("utf-8", "replace") for path in list_files(predictions))
     asked = {"dataset": header.dataset, "predictions": digest(*texts)}
-    with AnswerJournal(out, _describe(model, asking) | asked) as journal:
-        latency = await _ask(model, list_questions(), journal, asking, len(rows), progress)
-        scored = [
-            msgspec.structs.replace(row, score=_find_score(journal, (row.key, row.step, row.rank))) for row in file.rows
-        ]
-        write_predictions(out, msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency), scored)
-    return _make_report(
-        out,
-        model,
-        journal,
-        latency,
-        rows=len(scored),
+    report = await _verify(out, model, asking, asked, list_questions(), len(rows), write, progress)
+    return msgspec.structs.replace(
+        report,
+        rows=len(file.rows),
         no_action=no_action,
         unknown=len(file.rows) - len(rows) - no_action,
         problems=_drop_no_action(file.problems),
@@ -155,16 +153,16 @@ async def verify_pairs(
                 name = (*(row[each] for each in columns), side)
                 yield _make_question(name, row["prompt"], row[side][0]["content"], asking)
 
-    asked = _describe(model, asking)
-    with AnswerJournal(out, asked | {"dataset": own}) as journal:
-        latency = await _ask(model, list_questions(), journal, asking, 2 * len(places), progress)
-        header = PairScoresHeader(verifier=model.spec, dataset=own, latency_s=latency, settings=asked)
-        scores = {
-            place: (_find_score(journal, (*place, "chosen")), _find_score(journal, (*place, "rejected")))
-            for place in places
-        }
+    def write(find_score: FindScore, latency: dict[str, float]) -> None:
+        header = PairScoresHeader(
+            verifier=model.spec, dataset=own, latency_s=latency, settings=_describe(model, asking)
+        )
+        scores = {place: (find_score(*place, "chosen"), find_score(*place, "rejected")) for place in places}
         write_pair_scores(out, header, scores)
-    return _make_report(out, model, journal, latency, rows=len(places), what="pairs")
+
+    asked = {"dataset": own}
+    report = await _verify(out, model, asking, asked, list_questions(), 2 * len(places), write, progress)
+    return msgspec.structs.replace(report, rows=len(places), what="pairs")
 
 
 def add_scores(
@@ -277,59 +275,53 @@ def _make_answer(name: QuestionId, completion: Completion) -> Answer:
     return Answer(id=name, score=score, has_logprobs=has_logprobs, seconds=round(completion.seconds, 6))
 
 
-def _find_score(journal: AnswerJournal, name: QuestionId) -> float | None:
-    answer = journal.answers.get(name)
-    return None if answer is None or answer.score is None else round(answer.score, 6)
-
-
-async def _ask(
+async def _verify(
+    out: Path,
     model: ChatModel,
-    questions: Iterator[Question],
-    journal: AnswerJournal,
     asking: Asking,
+    asked: dict[str, str],
+    questions: Iterator[Question],
     total: int,
+    write: Callable[[FindScore, dict[str, float]], None],
     progress: ProgressFunc,
-) -> dict[str, float]:
-    """Fill the journal with all answers, and summarize their seconds; empties the journal if no answer is a score."""
-    progress("verifying", 0, total)
-    await ask_all(
-        model,
-        questions,
-        total,
-        journal,
-        concurrency=asking.concurrency,
-        doing="verifying",
-        progress=progress,
-        read=_make_answer,
-    )
-    answers = [*journal.answers.values()]
-    if answers and all(answer.score is None for answer in answers):
-        journal.answers.clear()
-        failed = Counter(answer.kind for answer in answers if answer.error)
-        if failed.total() == len(answers):
-            raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {answers[0].error}")
-        raise PredictionError(
-            f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"
-            f"{f'; {failed.total():,} requests failed' if failed else ''}; a model that thinks first needs a larger ",
-            Setting("max_tokens"),
-        )
-    return summarize_latency([answer.seconds for answer in answers if not answer.error])
-
-
-def _make_report(
-    out: Path, model: ChatModel, journal: AnswerJournal, latency: dict[str, float], **more: Any
 ) -> VerifyReport:
-    answers = journal.answers.values()
-    scored = [answer for answer in answers if answer.score is not None]
-    failed = Counter(answer.kind for answer in answers if answer.error)
+    """Ask all questions, let `write` write the scores, and report on the answers. Empties the journal if no answer is a
+    score."""
+    with AnswerJournal(out, _describe(model, asking) | asked) as journal:
+        progress("verifying", 0, total)
+        await ask_all(
+            model,
+            questions,
+            total,
+            journal,
+            concurrency=asking.concurrency,
+            doing="verifying",
+            progress=progress,
+            read=_make_answer,
+        )
+        answers = [*journal.answers.values()]
+        scores = {answer.id: round(answer.score, 6) for answer in answers if answer.score is not None}
+        failed = Counter(answer.kind for answer in answers if answer.error)
+        if answers and not scores:
+            journal.answers.clear()
+            if failed.total() == len(answers):
+                raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {answers[0].error}")
+            raise PredictionError(
+                f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor "
+                f"no{f'; {failed.total():,} requests failed' if failed else ''}; a model that thinks first needs a "
+                "larger ",
+                Setting("max_tokens"),
+            )
+        latency = summarize_latency([answer.seconds for answer in answers if not answer.error])
+        write(lambda *name: scores.get(name), latency)
     return VerifyReport(
         out=str(out),
         verifier=model.spec,
-        scored=len(scored),
+        rows=total,
+        scored=len(scores),
         already_done=journal.already_done,
-        unreadable=len(answers) - len(scored) - failed.total(),
-        without_logprobs=sum(not answer.has_logprobs for answer in scored),
+        unreadable=len(answers) - len(scores) - failed.total(),
+        without_logprobs=sum(answer.score is not None and not answer.has_logprobs for answer in answers),
         failed=dict(sorted(failed.items())),
         latency_s=latency,
-        **more,
     )

@@ -20,9 +20,14 @@ from foretrace.core.report import Report
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.generate.attempts import FinishedAttempt, PlannedAttempt, finish_attempt
 from foretrace.episodes.generate.journal import AsyncJournal
-from foretrace.episodes.generate.progress import RunCounts, RunProgress
+from foretrace.episodes.generate.progress import (
+    FinishedAttempt,
+    PlannedAttempt,
+    RunCounts,
+    RunProgress,
+    finish_attempt,
+)
 from foretrace.episodes.generate.settings import GenerateSettings, Keep, check_settings
 from foretrace.episodes.identity import Identity, derive_seed, describe_sampling, make_key, make_run_name
 from foretrace.episodes.requirements import find_token_model, require_capabilities

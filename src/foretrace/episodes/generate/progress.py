@@ -1,20 +1,72 @@
-"""Counts of a run so far, for its progress and its report."""
+"""The attempts of a run, planned and finished, and their counts so far, for its progress and its report."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from foretrace.core.journal import JournalEntry, encode_entry
+from foretrace.core.problem import Problem
 from foretrace.core.redactions import read_redactions
-from foretrace.core.trace import Isolation
-from foretrace.episodes.generate.attempts import FinishedAttempt
+from foretrace.core.trace import Isolation, Trace
+from foretrace.episodes.generate.settings import Keep
+from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable
 from foretrace.models.token_meter import TokenMeter
 
 _RECENT_S = 30.0
 """Seconds over which rates are measured."""
+
+
+class PlannedAttempt(NamedTuple):
+    problem: Problem
+    sample: int
+    key: str
+
+
+class FinishedAttempt(NamedTuple):
+    trace: Trace
+    line: bytes | None
+    """The journal line: the trace, or why it is left out; `None` for an attempt that is not kept but made again."""
+    left_out: str
+    """Why the trace is not kept; empty if it is kept, or if the attempt ended in an error."""
+    is_retried: bool
+    """Whether it was started a second time after a transient failure."""
+
+    @property
+    def stored(self) -> bool:
+        """Whether the line contains the trace."""
+        return self.line is not None and not self.left_out
+
+
+def finish_attempt(trace: Trace, keep: Keep, *, is_retried: bool) -> FinishedAttempt:
+    """The attempt with its line; if its trace cannot be written, it is an error."""
+    left_out = _explain_left_out(trace, keep)
+    try:
+        line = _make_line(trace, keep, left_out)
+    except ENCODING_ERRORS as error:
+        trace = mark_unwritable(trace, error)
+        line = _make_line(trace, keep, left_out)
+    return FinishedAttempt(trace, line, left_out, is_retried)
+
+
+def _make_line(trace: Trace, keep: Keep, left_out: str) -> bytes | None:
+    if left_out:
+        return encode_entry(JournalEntry(key=trace.key, left_out=left_out))
+    if trace.outcome.error is not None and keep != "all":
+        return None
+    return encode_entry(JournalEntry(key=trace.key, trace=trace))
+
+
+def _explain_left_out(trace: Trace, keep: Keep) -> str:
+    """Why `keep` leaves the trace out; empty if it is kept, or if it ended in an error, since it is then made again."""
+    if trace.outcome.error is not None:
+        return ""
+    if keep != "all" and not trace.outcome.success:
+        return "not_success"
+    return "not_ideal" if keep == "ideal" and not trace.outcome.metrics.get("is_ideal") else ""
 
 
 class RunCounts(msgspec.Struct, kw_only=True):

@@ -33,8 +33,7 @@ from foretrace.evaluation.call_candidates import (
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
-from foretrace.evaluation.prompt_reading import PastTurn, PromptView, read_prompt
-from foretrace.evaluation.prompt_values import NamedFile, find_root
+from foretrace.evaluation.prompt_reading import NamedFile, PastTurn, PromptView, find_root, read_prompt
 
 _FOLDS = (8, 4)
 """Number of folds of groups, with few rows and with many. The ranker learns on each fold with the templates of the
@@ -97,7 +96,7 @@ class Memory:
         shares = shares / max(1.0, float(shares.sum()))
         ranked = sorted(zip(shares.tolist(), candidates.items(), strict=True), key=lambda each: (-each[0], each[1][0]))
         return [
-            Guess(candidate.usage.action, tool or None, arguments, share)
+            Guess(candidate.action, tool or None, arguments, share)
             for share, ((tool, arguments), candidate) in ranked[:k]
         ]
 
@@ -142,23 +141,22 @@ def _make_features(
     of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(ACTIONS)}
 
     def describe(tool: str, arguments: str, candidate: Candidate) -> list[float]:
-        usage = candidate.usage
         return [
             *situation,
             float(candidate.place),
             math.log(len(arguments)),
-            *of_type[usage.action],
-            *(math.log(share + 1e-6) for share in usage.shares),
-            float(usage.groups),
-            math.log(usage.fills),
-            float(usage.strange),
-            *_describe_past(usage.own),
+            *of_type[candidate.action],
+            *(math.log(share + 1e-6) for share in candidate.shares),
+            float(candidate.groups),
+            math.log(candidate.fills),
+            float(candidate.strange),
+            *_describe_past(candidate.own),
             float(tool == last_tool),
             float(not tool),
             float(tool in called),
             float(tool in tools),
             *_describe_past(candidate.past),
-            *_describe_file(candidate.filling.file),
+            *_describe_file(candidate.file),
         ]
 
     return np.array([describe(*name, candidate) for name, candidate in candidates.items()])

@@ -14,8 +14,7 @@ from foretrace.core.digest import hash_fraction
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import ActionAndTool, Guess, list_tools, name_target, name_turn, rank_actions
-from foretrace.evaluation.prompt_reading import PastTurn, PromptView, read_prompt
-from foretrace.evaluation.prompt_values import clip
+from foretrace.evaluation.prompt_reading import PastTurn, PromptView, clip, read_prompt
 
 _WORD_BUCKETS = 1 << 14
 _HISTORY_BUCKETS = 1 << 13
