@@ -46,6 +46,7 @@ CALLS = {
         ("click", {"input": "[12]"}), ("sql", {"query": "INSERT INTO t VALUES (1)"}),
         ("browser_navigate", {"url": "https://example.org"}), ("frobnicate", {"x": 1}), ("", {}),
         ("replace_order_item", {"order_id": 3, "item": "x"}), ("git_commit", {"message": "x"}),
+        ("create_comment", {"path": "a.py", "body": "x"}), ("create_route", {"path": "/users", "body": "x"}),
     ],
     CallKind.WRITE: [
         ("str_replace_editor", {"command": "create", "path": "/a", "file_text": "x"}),

@@ -23,6 +23,7 @@ from foretrace.actions.tool_tables import (
     COMPUTE_VERBS,
     DATA_NOUNS,
     ELSEWHERE_KEYS,
+    ELSEWHERE_NOUNS,
     OWN_STATE_READERS,
     OWN_STATE_TOOLS,
     PATH_KEYS,
@@ -390,7 +391,7 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     if first not in CHANGE_VERBS | COMPUTE_VERBS and not is_api:  # crm_search_customers
         known = (word for word in words[1:] if word in READ_VERBS | CHANGE_VERBS | COMPUTE_VERBS)
         verb = next((word for word in words[1:] if word in SURE_CHANGES), next(known, ""))
-    if verb in _WRITE_VERBS and _get_path(values) and get_text(values, NEW_KEYS) and not ELSEWHERE_KEYS & values.keys():
+    if verb in _WRITE_VERBS and _writes_file(words, values):
         return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
     is_sum = verb == "add" and bool(values) and all(len(key) == 1 for key in values)  # add(a, b)
     if verb in COMPUTE_VERBS or is_sum:
@@ -402,6 +403,18 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
         return make_facts("tool.read_word", None, Effect.UNKNOWN if _does_more(words) else None)
     # Nearly every API of a data marketplace fetches data, but its name does not say so.
     return make_facts("tool.api") if is_api else make_facts("tool.unknown", **retry)
+
+
+def _writes_file(words: list[str], values: Arguments) -> bool:
+    """Whether a call writes a local file: it names one, and has a text or says that it is a file. A page or comment on
+    a server may have a path too."""
+    path = _get_path(values)
+    if not path or ELSEWHERE_KEYS & values.keys():
+        return False
+    if _FILE_WORDS & set(words):
+        return True
+    is_file = any(key in values for key in PATH_KEYS[1:]) or re.search(r"\.\w{1,8}$", path) is not None  # no address
+    return is_file and not ELSEWHERE_NOUNS & set(words) and get_text(values, NEW_KEYS) != ""
 
 
 def _classify_reader(words: list[str], values: Arguments) -> CallFacts:
