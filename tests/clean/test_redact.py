@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clean.planted import ALNUM, KINDS, shape
 from foretrace.clean import redact
 from foretrace.clean.redact import TIMEOUT, Numbering, Redactor, RedactSettings
-from foretrace.clean.scanner import Found
+from foretrace.clean.values import Found
 from foretrace.core.internal_errors import INTERNAL_ERROR
 from foretrace.core.redactions import read_redactions
 from foretrace.core.store import encode_row

@@ -41,7 +41,7 @@ def _read_object(text: str) -> ToolCall:
     if given is None or isinstance(given, str):
         arguments = ((given or "").strip() and given) or "{}"
     else:
-        arguments = (written and find_member(written, key)) or encode_json(given)
+        arguments = find_member(written, key) if written else encode_json(given)
     call = _make_call(name if isinstance(name, str) else "", arguments)
     repairs = tuple(dict.fromkeys(read.repairs + call.repairs))
     error = call.error if call.name else "tool call without a name"
