@@ -122,10 +122,10 @@ def _add_shell(reading: CallReading, text: str) -> None:
         reading.edits += find_patch_edits(text)
         return
     for command in list_commands(text):
-        reading.commands.append(command)
         reading.edits += _find_redirections(command)
         reading.addresses += [found for word in command.argv[1:] for found in _ADDRESS.findall(word)]
         if command.argv:
+            reading.commands.append(command)
             reading.edits += _find_command_edits(command)
             if PYTHON.match(command.argv[0]) and (code := _find_code(command)):
                 _add_python(reading, code)
