@@ -194,20 +194,15 @@ def test_a_step_that_also_writes_a_file_changes_the_state() -> None:
 NAMES = [name for calls in CALLS.values() for name, _ in calls]
 
 
-@given(st.sampled_from(NAMES), st.text(max_size=60) | st.just("[" * 90_000))
+SHAPES = st.dictionaries(
+    st.sampled_from(["command", "path", "code", "input", "query", "answer", "is_input", "edits"]),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(), max_size=3),
+)
+
+
+@given(st.sampled_from(NAMES), st.text(max_size=60) | st.just("[" * 90_000) | SHAPES.map(json.dumps))
 def test_no_arguments_break_the_reader(name: str, arguments: str) -> None:
     assert classify_call(name, arguments).rule
-
-
-@given(
-    st.sampled_from(NAMES),
-    st.dictionaries(
-        st.sampled_from(["command", "path", "code", "input", "query", "answer", "is_input", "edits"]),
-        st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(), max_size=3),
-    ),
-)
-def test_no_shape_of_arguments_breaks_the_reader(name: str, arguments: dict[str, object]) -> None:
-    assert classify_call(name, json.dumps(arguments)).rule
 
 
 @pytest.mark.parametrize(
