@@ -16,7 +16,7 @@ import msgspec
 
 from foretrace.actions.call_facts import OPEN_FILE, CallKind
 from foretrace.actions.python_rules import collect_code_facts
-from foretrace.actions.shell.command_rules import list_commands
+from foretrace.actions.shell.command_rules import list_commands, split_script
 from foretrace.actions.shell.parse import SimpleCommand
 from foretrace.actions.shell.program_tables import PYTHON
 from foretrace.actions.tool_rules import (
@@ -273,15 +273,7 @@ def _find_moves(sources: list[str], target: str) -> list[Edit]:
 
 
 def _find_sed_edits(command: SimpleCommand) -> list[Edit]:
-    scripts: list[str] = []
-    files: list[str] = []
-    for before, word in itertools.pairwise(command.argv):
-        if before == "--expression" or re.match(r"-[a-z0-9]*e$", before):
-            scripts.append(word)
-        elif word and not word.startswith("-") and word not in ("{}", ";", "+"):
-            files.append(word)
-    if not scripts and files:
-        scripts.append(files.pop(0))
+    scripts, files = split_script(command.argv)
     script = "\n".join(scripts)
     sides = [(old.replace("\\", ""), new.replace("\\", "")) for _, old, new in _SUBSTITUTION.findall(script)]
     old = "\n".join(old for old, _ in sides) or None
