@@ -33,6 +33,7 @@ from foretrace.actions.tool_tables import (
     TOOL_GROUPS,
     TOOL_KINDS,
     split_words_of_name,
+    to_snake_case,
 )
 
 Arguments = dict[str, Any]
@@ -96,7 +97,7 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
 
 
 def _names_change(name: str) -> bool:
-    snake = _to_snake_case(name)
+    snake = to_snake_case(name)
     return snake not in TOOL_KINDS and snake not in TOOL_GROUPS and bool(SURE_CHANGES & set(snake.split("_")))
 
 
@@ -109,7 +110,7 @@ def _strip_prefix(name: str) -> str:
     verbs = SURE_CHANGES if match["server"] else CHANGE_VERBS
     rest = name[match.end() :]
     front = split_words_of_name(match["server"] or match["name"] or match["folder"])
-    return name if verbs & set(front) or TOOL_GROUPS.get(_to_snake_case(rest)) in _ENDINGS else rest
+    return name if verbs & set(front) or TOOL_GROUPS.get(to_snake_case(rest)) in _ENDINGS else rest
 
 
 def _classify_by_tables(name: str, values: Arguments) -> CallFacts:
@@ -140,7 +141,7 @@ def _find_listed_name(name: str) -> str:
     """The name in the tables that a tool has without its server, or that its name ends in (`desktop_read_text_file`);
     empty if there is none. At the end a single word does not count, nor do tools that end the attempt: too many things
     have such names."""
-    snake = _to_snake_case(_strip_prefix(name))
+    snake = to_snake_case(_strip_prefix(name))
     if snake in TOOL_GROUPS or snake in TOOL_KINDS:
         return snake
     words = snake.split("_")
@@ -151,11 +152,6 @@ def _find_listed_name(name: str) -> str:
         if tail in TOOL_KINDS or TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS:
             return tail
     return ""
-
-
-@lru_cache(maxsize=512)
-def _to_snake_case(name: str) -> str:
-    return "_".join(split_words_of_name(name))
 
 
 def decode_arguments(arguments: str) -> Arguments:
@@ -177,27 +173,25 @@ def get_text(values: Arguments, keys: tuple[str, ...]) -> str:
     return ""
 
 
-def _get_any_text(values: Arguments, keys: tuple[str, ...]) -> str:
-    return get_text(values, keys) or next((v for v in values.values() if isinstance(v, str)), "")
-
-
-def _find_key(values: Arguments, keys: tuple[str, ...]) -> str:
-    """The first of `keys` that has a value, else the first text argument; empty if there is none."""
+def find_text(values: Arguments, keys: tuple[str, ...]) -> tuple[str, str]:
+    """The name of the argument that holds a text, and the text: the first of `keys` that has one, else the first text
+    argument; empty if there is none."""
+    named = (key for key in keys if isinstance(values.get(key), (str, list)) and values[key])
     texts = (key for key, value in values.items() if isinstance(value, str))
-    return next((key for key in keys if values.get(key)), "") or next(texts, "")
+    name = next(named, "") or next(texts, "")
+    return name, get_text(values, (name,))
 
 
 def find_query(values: Arguments) -> tuple[str, str]:
     """The name of the argument that holds a query, and the query; empty if there is none."""
-    name = _find_key(values, _QUERY_KEYS)
-    return name, get_text(values, (name,))
+    return find_text(values, _QUERY_KEYS)
 
 
 def find_command(values: Arguments) -> tuple[str, str]:
     """The name of the argument that holds a shell command, and the command as a line; empty if there is none. A list
     holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read as
     `make`."""
-    name = _find_key(values, _SHELL_KEYS)
+    name, _ = find_text(values, _SHELL_KEYS)
     value = values.get(name)
     if not isinstance(value, list):
         return (name, value) if isinstance(value, str) else ("", "")
@@ -232,7 +226,7 @@ def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
-    code = _get_any_text(values, CODE_KEYS)
+    code = find_text(values, CODE_KEYS)[1]
     stripped = code.lstrip()
     if stripped.startswith(("!", "%%bash", "%bash", "%%sh")):
         facts = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
@@ -244,7 +238,7 @@ def _find_function_kind(name: str) -> CallKind | None:
     """The kind of a function that a code cell calls, by its name; `None` if it is not a tool."""
     if name in ("open", "view", "type", "count", "input", "look", "use", "act", "go", "move", "put", "take", "edit"):
         return None
-    snake = _to_snake_case(name)
+    snake = to_snake_case(name)
     if TOOL_GROUPS.get(snake) == "terminal" and "_" in snake:  # final_answer(...); a plain word may be any function
         return CallKind.TERMINAL
     known = TOOL_KINDS.get(snake)
@@ -273,7 +267,7 @@ def _classify_write(rule: str, values: Arguments, *, creates: bool) -> CallFacts
 
 
 def _classify_patch(name: str, values: Arguments) -> CallFacts:
-    text = _get_any_text(values, ("input", "patch", "diff", "patchText"))
+    text = find_text(values, ("input", "patch", "diff", "patchText"))[1]
     paths = [path.strip() for path in _PATCH_PATH.findall(text[:200_000])]
     path = _get_path(values)
     writes = tuple(dict.fromkeys(p for p in [*paths, path] if p and p != "/dev/null"))
@@ -302,7 +296,7 @@ def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
     """A program that calls the agent's tools (Codex), classified by its readable calls. For other agents, a shell."""
     if any(values.get(key) for key in ("command", "cmd", "commands")):
         return _classify_shell_tool(name, values)
-    program = _get_any_text(values, ("input", "code"))[:200_000]
+    program = find_text(values, ("input", "code"))[1][:200_000]
     if "*** Begin Patch" in program:
         return _classify_patch(name, {"input": program.replace("\\n", "\n")})
     found = [_classify_call.__wrapped__(*call) for call in list_program_calls(program, name)]
@@ -339,7 +333,7 @@ _GROUP_RULES: dict[str, Callable[[str, Arguments], CallFacts]] = {
     "terminal": _classify_terminal,
     "give_up": lambda name, values: make_facts("terminal_give_up"),
     "ask": lambda name, values: make_facts("ask_call"),
-    "say": lambda name, values: make_facts("say_call", payload=_get_any_text(values, _SAID_KEYS)[:8000]),
+    "say": lambda name, values: make_facts("say_call", payload=find_text(values, _SAID_KEYS)[1][:8000]),
 }
 """Group in `TOOL_GROUPS` -> the rule for its tools, given the name of the tool and its arguments."""
 _COMPOUND_GROUPS = frozenset({"shell", "code", "editor", "sql", "patch"})

@@ -6,6 +6,7 @@ To add a tool, put its name in snake case into `TOOL_KINDS`.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from foretrace.actions.call_facts import CallKind, read_table, split_words
 from foretrace.actions.taxonomy import Effect
@@ -152,3 +153,9 @@ PATH_KEYS = (
 def split_words_of_name(name: str) -> list[str]:
     """Split a tool name in snake, kebab or camel case into its words, in lower case."""
     return [word.lower() for word in _SPLIT.findall(name[:200])]
+
+
+@lru_cache(maxsize=512)
+def to_snake_case(name: str) -> str:
+    """A tool name as the tables have it."""
+    return "_".join(split_words_of_name(name))
