@@ -122,6 +122,8 @@ CELLS = [
     ("def search_tree(x):\n    return x\nsearch_tree(3)", CallKind.OTHER),
     ("this is not python", CallKind.OTHER),
     ("!pytest -q", CallKind.VERIFY),
+    ("!ls\n!pytest -q", CallKind.VERIFY),
+    ("%%bash\ncat a.py", CallKind.READ),
 ]
 
 

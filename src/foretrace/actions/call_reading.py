@@ -25,6 +25,7 @@ from foretrace.actions.tool_rules import (
     classify_call,
     decode_arguments,
     find_command,
+    find_shell_lines,
     find_tool_group,
     get_text,
     list_program_calls,
@@ -46,7 +47,6 @@ _PATCH = re.compile(r"\*\*\* Begin Patch|^diff --git |^--- \S+.*\n\+\+\+ \S+", r
 _PATCHED_FILE = re.compile(
     r"\*\*\* (Add|Update|Delete) File: (.+)|\+\+\+ (?:b/)?([^\t\n]+)|--- (?:a/)?([^\t\n]+)|diff --git "
 )
-_SHELL_LINE = re.compile(r"^\s*(?:%%(?:bash|sh)\s*\n|!)", re.M)
 _SUBSTITUTION = re.compile(r"s([^\w\s\\])((?:[^\\\n]|\\.)*?)\1((?:[^\\\n]|\\.)*?)\1")
 
 
@@ -107,8 +107,8 @@ def _add_call(reading: CallReading, name: str, arguments: str) -> None:
             reading.edits += find_patch_edits(text.replace("\\n", "\n"))
     elif group == "code":
         code = get_text(values, CODE_KEYS)
-        if _SHELL_LINE.match(code):
-            _add_shell(reading, _SHELL_LINE.sub("", code))
+        if (lines := find_shell_lines(code)) is not None:
+            _add_shell(reading, lines)
         else:
             _add_python(reading, code)
     elif group == "patch":

@@ -64,6 +64,7 @@ _AGENT_LINE = re.compile(
     re.S,
 )
 """An SWE-agent command, sent as a line of its shell."""
+_SHELL_LINE = re.compile(r"^\s*(?:%%?(?:bash|sh)\s|!)", re.M)
 _TOOL_IN_PROGRAM = re.compile(r"\btools\.(\w{1,80})\s*\(")
 _COMMAND_IN_PROGRAM = re.compile(
     r"""\s*\{\s*["']?(?:cmd|command)["']?\s*:\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""", re.S
@@ -225,11 +226,15 @@ def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
     return classify_shell(text)
 
 
+def find_shell_lines(code: str) -> str | None:
+    """The lines of a code cell that is for the shell (`!ls`, `%%bash`); `None` for any other."""
+    return _SHELL_LINE.sub("", code) if _SHELL_LINE.match(code) else None
+
+
 def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
     code = find_text(values, CODE_KEYS)[1]
-    stripped = code.lstrip()
-    if stripped.startswith(("!", "%%bash", "%bash", "%%sh")):
-        facts = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
+    if (lines := find_shell_lines(code)) is not None:
+        facts = classify_shell(lines)
         return msgspec.structs.replace(facts, retry_key=facts.retry_key or "code", payload=facts.payload or code[:4000])
     return classify_cell(code, _find_function_kind)
 
