@@ -159,6 +159,7 @@ def test_prose_in_brackets_is_no_list_of_calls(text: str) -> None:
         ('{"duration": 1, "keystrokes": "rm x"}', [("bash_command", {"duration": 1, "keystrokes": "rm x"})]),
         ('{"commands": [{"keystrokes": "a\nb"}]}', [("bash_command", {"keystrokes": "a\nb"})]),
         ('{"commands": [{"keystrokes": "a",}]}', [("bash_command", {"keystrokes": "a"})]),
+        ('{"keystrokes": "a", "wait": {"s": 1}}', [("bash_command", {"keystrokes": "a", "wait": {"s": 1}})]),
         ('I set `"task_complete": true` once done.', []), ('I set "task_complete": true once done.', []),
         ('`{"task_complete": true}`', []),
         ('{"commands": [],\n"task_complete" : true\n}', [("mark_task_complete", {})]),

@@ -276,13 +276,15 @@ JSON_ACTION = TextEncoding(
 _KEYS, _DONE = "bash_command", "mark_task_complete"
 """Keys under which harbor exports these calls."""
 _STRING = r'"(?:[^"\\]|\\.)*+"'
+_FLAT = rf'\{{(?:[^{{}}"\\]|{_STRING})*+\}}'
 _STROKES = re.compile(
     r'(?<!`)(?P<alone>\{\s*"task_complete"\s*:\s*true\s*\})'
     r'|(?<!`)[{,]\s*(?P<done>"task_complete"\s*:\s*true)(?=\s*[,}])'
-    rf'|(?P<keys>\{{(?:[^{{}}"\\]|(?!"keystrokes"\s*:){_STRING})*+"keystrokes"\s*:(?:[^{{}}"\\]|{_STRING})*+\}})',
+    rf'|(?P<keys>\{{(?:[^{{}}"\\]|(?!"keystrokes"\s*:){_STRING})*+"keystrokes"\s*:(?:[^{{}}"\\]|{_STRING}|{_FLAT})*+\}})',
     re.DOTALL,
 )
-"""The end of the task, as an object or a member of one; and an object with keystrokes that contains no others."""
+"""The end of the task, as an object or a member of one; and an object with keystrokes, after which it may contain flat
+ones."""
 _LAST_COMMA = re.compile(r",\s*\}\Z")
 
 
