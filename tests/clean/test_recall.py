@@ -153,6 +153,7 @@ def test_characters_are_found_in_the_original() -> None:
         for place, character in enumerate(view.text):
             start, end = view.find_span(place, place + 1)
             assert original[start:end].endswith(character) or original[start] in "\\%"
+            assert place + 1 == len(view.text) or end == view.find_span(place + 1, place + 2)[0]
         assert view.find_span(len(view.text) - 4, len(view.text)) == (len(original) - 4, len(original))
 
 
