@@ -26,7 +26,9 @@ from actions.traces import (
     trace,
     user,
 )
+from foretrace.actions.call_facts import CallKind
 from foretrace.actions.label_steps import label_trace
+from foretrace.actions.observation_rules import ObservedResult, classify_observation
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.trace import Message, ToolCall, ToolSpec
 
@@ -286,3 +288,22 @@ def test_every_assistant_message_gets_one_label_in_order() -> None:
     found = labels(user("t"), say("a"), sh("ls"), seen("x"), say("", author="demo"), say("Done."))
     assert [label.index for label in found] == [1, 2, 4, 5]
     assert labels() == []
+
+
+REFUSALS = (
+    "No replacement was performed. Try again.", "Your edit has introduced new syntax error(s)",
+    "Your changes have NOT been applied", "<tool_use_error>no</tool_use_error>", "File has not been read yet",
+    "oldString not found in content", "Text to replace was not found", "search string was not found",
+    "Found 3 matches of it", "Multiple occurrences of it", "multiple matches of it", "Could not find the text",
+    "The text did not match", "It did not appear verbatim", "ERROR: no", "Error: no", "error: no",
+    "Invalid `path` parameter", "/app/a.py already exists", "sed: -e expression #1, char 3: unterminated",
+    "patch: **** no", "patch failed at line 3", "it does not apply", "Hunk #1 FAILED at 3", "hunk FAILED",
+    "Traceback (most recent call last)", "Missing required parameter", "Permission denied", "bash: a/b: No such file",
+    "cannot create a/b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_an_edit_that_was_refused_failed(text: str) -> None:
+    """Short texts decide whether the patterns are asked at all, and must miss none."""
+    assert classify_observation(CallKind.WRITE, seen(f"{text}\nand so on")) is ObservedResult.FAILED

@@ -112,45 +112,28 @@ def test_a_long_heredoc_is_looked_into() -> None:
 STARTERS = [
     "alias ls=rm; ls x", "git -c core.pager='rm x' log", "git --exec-path=/tmp/x log", "git grep -Orm foo",
     "git difftool -y -x rm", "git ls-remote --upload-pack=touch host", "less '+!rm x' f", "docker run x cat f",
-    "ls >& f", "cat <> f", "ls 1<>f", "kubectl get pods --profile=cpu", "find . -okdir rm {} \\;", "fd . --exec rm", "sed -n '1e rm x' f", "sed 's/a/b/e' f",
-    "sed -f script f", 'awk \'BEGIN { "rm x" | getline }\'', "find . -exec cat {} \\; -exec head {} \\;", "fd -x cat",
-    "ls | xargs cat", "awk -F: '{ print $1 }' f", "perl -ne 'print if /open/' f", "sqlite3 db .schema",
-    "cat f | python3 -c 'import sys; [print(l) for l in sys.stdin]'",
+    "ls >& f", "cat <> f", "ls 1<>f", "kubectl get pods --profile=cpu", "find . -okdir rm {} \\;", "fd . --exec rm",
+    "sed -n '1e rm x' f", "sed 's/a/b/e' f", "sed -f script f", 'awk \'BEGIN { "rm x" | getline }\'',
+    "find . -exec cat {} \\; -exec head {} \\;", "ls | xargs cat", "sqlite3 db .schema",
     'python -c "print([l for l in open(\'f\') if \'x\' in l])"', "perl -ne 'unlink $_' f", "LD_PRELOAD=./x.so ls",
     "GIT_PAGER='rm x' git log", "export GIT_EXTERNAL_DIFF=rm; git diff", "sort --compress-program=./x f",
-    "sqlite3 db '.output f' 'select 1'", "psql -c 'select 1' -o f", "curl --stderr f https://x.org",
-    "go list -toolexec=rm", "cat <<EOF\n$(rm x)\nEOF", "python3 - <<EOF\nprint(open('a').read())  # `rm x`\nEOF",
-    'cat <<< "$(rm x)"', "[[ $(rm x) ]] && ls", "python3 -i -c 'print(open(1).read())' < more.py",
-    "psql -c 'select pg_terminate_backend(1)'", 'psql -c "select setval(\'s\', 1)"',
-    'sqlite3 a.db "select writefile(\'a\', \'b\')"', 'ls "${x:-$(rm x)}"', 'ls "${x:-`rm x`}"', "psql -c 'select f()'",
-    "psql -c 'select 1 into t'", "psql -c 'select * into b from users'", 'psql -c \'select "f"()\'',
-    "psql -c '\\copy t to x.csv'", "psql -c '\\i x.sql'", "psql -l < x.sql",
-    "sqlite3 a.db 'pragma journal_mode(wal)'", "sqlite3 a.db 'select count(*) from f(3)'", "PATH=/usr/bin:/evil ls",
-    "PATH=/usr/../evil:$PATH ls", "PATH=$HOMEx/y ls", "PATH=/evil ls", "PATH=/evil:$PATH ls", "env PATH=/evil ls",
-    "export PATH=/evil; ls", "LD_LIBRARY_PATH=/x ls", "date 0101000020", "date 010112002024.30",
-    "date -us 2020-01-01", "sudo date --set=2020-01-01", "git difftool", "git difftool HEAD~1",
-    "git log -p --ext-diff", "git branch --sort=x new", "git branch -v new", "git config user.name x",
-    "git config --global user.name x", "git symbolic-ref HEAD refs/heads/x", "tar xf a.tar", "tar -cf t.tar a",
-    "tar tf a.tar --to-command=sh", "tar -t -I ./x -f a", "tar czf t a", "unzip a.zip", "unzip -o a.zip -d l",
-    "docker compose config -o f", "docker compose -f a.yml config --output=f", "npm config set get x", "go mod tidy",
+    "psql -c 'select 1' -o f", "curl --stderr f https://x.org", "go list -toolexec=rm", "cat <<EOF\n$(rm x)\nEOF",
+    "python3 - <<EOF\nprint(open('a').read())  # `rm x`\nEOF", 'cat <<< "$(rm x)"', "[[ $(rm x) ]] && ls",
+    "python3 -i -c 'print(open(1).read())' < more.py", 'ls "${x:-$(rm x)}"', 'ls "${x:-`rm x`}"',
+    "PATH=/usr/bin:/evil ls", "PATH=/usr/../evil:$PATH ls", "PATH=$HOMEx/y ls", "PATH=/evil ls", "env PATH=/evil ls",
+    "export PATH=/evil; ls", "LD_LIBRARY_PATH=/x ls", "date 0101000020", "date 010112002024.30", "date -us 2020-01-01",
+    "sudo date --set=2020-01-01", "git log -p --ext-diff", "git branch --sort=x new", "git branch -v new",
+    "git config user.name x", "git config --global user.name x", "git symbolic-ref HEAD refs/heads/x", "tar xf a.tar",
+    "tar -cf t.tar a", "tar tf a.tar --to-command=sh", "tar -t -I ./x -f a", "tar czf t a", "unzip a.zip",
+    "unzip -o a.zip -d l", "docker compose -f a.yml config --output=f", "npm config set get x", "go mod tidy",
     "aws logs delete-log-group --log-group-name tail", "shuf -o f f",
     'cat f | python -c "import sys; open(\'o\', \'w\').write(sys.stdin.read())"',
-    'cat f | python3 -c "import sys, os; [os.remove(l) for l in sys.stdin]"', "psql -c 'select 1' -f x.sql",
-    'cat f | python -c "import sys, deploy; deploy.run(sys.stdin)"', "mysql -e 'select 1' < x.sql",
     'python -c "import sqlite3; print(sqlite3.connect(\'a.db\').execute(\'select f() from t\').fetchall())"',
-    "psql -c 'select 1; vacuum full'", "psql -c 'select 1; drop function f'", "psql -c 'select 1; copy t from f'",
-    "mysql -e 'show tables; delete t from t join u'", "mysql -e 'desc t; truncate t'", "duckdb a 'select 1; load y'",
-    "psql -c 'with a as (update t x set a=1) select 1'", "psql -c 'explain analyze update only t set a=1'",
-    'mysql -e "select \'it\\\'s\'; delete from t where x=\'\'"', "psql -c '\\dt' -f x.sql",
-    "psql -c 'select 1 \\g f'", "psql <<'E'\nselect 1;\n\\! rm x\nE", "sqlite3 a.db <<'E'\nselect 1;\n.shell rm x\nE",
-    "psql -c 'select é(1)'", "sqlite3 a.db 'pragma wal_checkpoint'", "base64 -Do y x", "docker compose config -o x",
-    "PATH=${PATH/usr/evil} ls",
-    'python -c "import sqlite3; print(sqlite3.connect(\'a\').execute(\'with a as (select 1) delete from t\').rowcount)"',
-    "base64 -i a -o b", "svn diff --diff-cmd x", "curl -sL http://x -o a.bin && ls -lh a.bin",
-    "curl -fsSLO http://x/y", "curl --output=a http://x", "curl -c jar http://x", "wget http://x/y",
-    "wget -q http://x/y", "find . -fprint out", "sed -n 'w out' a", "yq -i .a f", "git log --output=out",
-    "git reflog expire --all", "uniq a b", "xxd -r a b", "tree -o out", "date -s 12:00", "sort a -uo out",
-    "diff a b --output=out", "rg --pre sh x",
+    "base64 -Do y x", "PATH=${PATH/usr/evil} ls", "base64 -i a -o b", "svn diff --diff-cmd x",
+    "curl -sL http://x -o a.bin && ls -lh a.bin", "curl -fsSLO http://x/y", "curl --output=a http://x",
+    "curl -c jar http://x", "wget http://x/y", "wget -q http://x/y", "find . -fprint out", "sed -n 'w out' a",
+    "yq -i .a f", "git log --output=out", "git reflog expire --all", "uniq a b", "xxd -r a b", "tree -o out",
+    "date -s 12:00", "sort a -uo out", "diff a b --output=out", "rg --pre sh x",
 ]  # fmt: skip
 READS = [
     "GIT_PAGER=cat git log", "export PAGER=cat; git log", "git -c core.pager=cat -c color.ui=never diff",
@@ -213,9 +196,16 @@ QUERIES = [
 
 
 CHANGES = [
-    "SELECT 1; COPY t FROM f", "WITH a AS (SELECT 1) DELETE FROM t", "SELECT * INTO b FROM c", "PRAGMA journal_mode(wal)",
-    "SELECT 'it\\'s'; DELETE FROM t WHERE x=''", "EXPLAIN ANALYZE UPDATE ONLY t SET a = 1",
+    "SELECT 1; COPY t FROM f", "WITH a AS (SELECT 1) DELETE FROM t", "SELECT * INTO b FROM c",
+    "PRAGMA journal_mode(wal)", "EXPLAIN ANALYZE UPDATE ONLY t SET a = 1", "SELECT 'it\\'s'; DELETE FROM t WHERE x=''",
+    "select 1 into t", "select 1; vacuum full", "select 1; drop function f", "show tables; delete t from t join u",
+    "desc t; truncate t", "select 1; load y", "with a as (update t x set a=1) select 1", "pragma wal_checkpoint",
 ]  # fmt: skip
+CALLS = [
+    "select pg_terminate_backend(1)", "select setval('s', 1)", "select writefile('a', 'b')", "select f()",
+    'select "f"()', "select count(*) from f(3)", "select é(1)",
+]  # fmt: skip
+"""Queries that call a function which may change anything."""
 
 
 @pytest.mark.parametrize("text", CHANGES)
@@ -223,9 +213,15 @@ def test_what_changes_data_is_no_query(text: str) -> None:
     assert is_read_only_sql(text) is False
 
 
+@pytest.mark.parametrize("text", [*CHANGES, *CALLS])
+def test_a_statement_that_may_change_data_is_no_pure_read(text: str) -> None:
+    assert classify_call("sql", json.dumps({"query": text})).effect is not Effect.PURE_READ
+
+
 @pytest.mark.parametrize("text", QUERIES)
 def test_queries(text: str) -> None:
     assert is_read_only_sql(text) is True
+    assert classify_call("sql", json.dumps({"query": text})).effect is Effect.PURE_READ
 
 
 @pytest.mark.parametrize(

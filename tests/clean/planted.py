@@ -258,6 +258,8 @@ def plant_others(seed: int = 0, rounds: int = 20) -> Iterator[Planted]:
         password, token, hexes = _password(rng), shape((ALNUM, 32))(rng), shape((HEX, 40))(rng)
         plain = shape((ALNUM, 14))(rng) + str(rng.randrange(10))
         basic = base64.b64encode(f"admin:{plain}".encode()).decode()
+        wire_key, github = base64.b64encode(rng.randbytes(32)).decode(), KINDS["github_classic"].make(rng)
+        otp = shape((string.ascii_uppercase + "234567", 32))(rng)
         for place, text, secret in (
             ("postgres", f"DATABASE_URL=postgres://app:{plain}@db.internal:5432/main", plain),
             ("redis", f"redis://:{plain}@cache:6379/0 is up", plain),
@@ -300,25 +302,10 @@ def plant_others(seed: int = 0, rounds: int = 20) -> Iterator[Planted]:
             ("ado_net", f"Server=db;Database=x;User Id=sa;Password={plain};Encrypt=true", plain),
             ("sql", f"CREATE USER bob WITH PASSWORD '{plain}';", plain),
             ("sql_identified", f"CREATE USER 'a'@'%' IDENTIFIED BY '{plain}';", plain),
-            ("wireguard", f"[Interface]\nPrivateKey = {base64.b64encode(rng.randbytes(32)).decode()}", ""),
-            ("otp", f"otpauth://totp/x:bob?secret={shape((string.ascii_uppercase + '234567', 32))(rng)}&issuer=x", ""),
+            ("wireguard", f"[Interface]\nPrivateKey = {wire_key}", wire_key),
+            ("otp", f"otpauth://totp/x:bob?secret={otp}&issuer=x", otp),
             ("query", f"GET /v1/items?api_key={token}&page=2", token),
-            ("terminal", f"\x1b[32m{KINDS['github_classic'].make(rng)}\x1b[0m", ""),
+            ("terminal", f"\x1b[32m{github}\x1b[0m", github),
             ("graphql", json.dumps({"query": f'mutation {{ login(password: "{plain}") {{ ok }} }}'}), plain),
         ):  # fmt: skip
-            yield Planted(place, "own form", text, (secret or _find_value(text),))
-
-
-def _find_value(text: str) -> str:
-    return max(
-        (
-            w
-            for w in text.replace("\x1b", " ")
-            .replace("=", " ", 2)
-            .replace("&", " ")
-            .replace("[32m", " ")
-            .replace("[0m", " ")
-            .split()
-        ),
-        key=len,
-    ).strip("=")
+            yield Planted(place, "own form", text, (secret,))

@@ -157,6 +157,32 @@ def test_what_differs_decides_in_both_directions(old: str, new: str, is_copy: bo
         assert bool([*find(pair).iterate_clusters()]) == is_copy
 
 
+_WORDS = _VOCABULARY[:100]
+_NAMED = " ".join(f"{one} {other} acme/runner" for one, other in zip(_WORDS[::2], _WORDS[1::2], strict=True))
+_LISTED = " ".join([*_WORDS[:60], *map(str, range(6)), *_WORDS[60:90]])
+_REPEATED = [*_WORDS[:60], *_WORDS[10:22], *_WORDS[60:]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_copy"),
+    [
+        pytest.param(_NAMED, _NAMED.replace("acme/runner", "big-corp/job-runner"), True, id="a name in 50 places"),
+        pytest.param(_LISTED, _LISTED.replace(" 3 ", " 7 "), False, id="one of six numbers in under 100 words"),
+        *(
+            pytest.param(
+                " ".join(_WORDS),
+                " ".join("changed" + word if word in _WORDS[24 : 24 + 15 * n : 15] else word for word in _REPEATED),
+                n < 6,
+                id=f"twelve words more and {n} others",
+            )
+            for n in (5, 6)
+        ),
+    ],
+)
+def test_how_much_may_differ(one: str, other: str, is_copy: bool) -> None:
+    assert bool([*find([one, other]).iterate_clusters()]) == is_copy
+
+
 def test_texts_without_spaces_are_read_by_their_signs() -> None:
     text = "当任务被取消时调度程序会重新启动并且计数器会降到零以下所有新任务都会等待永远不会空闲的工作进程"
     assert read(text).n_words == len(text)

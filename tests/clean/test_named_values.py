@@ -1,4 +1,4 @@
-"""Secrets that are found by what comes before them: names of settings, places of commands, names of services."""
+"""Secrets that are found by what comes before them: names of settings and columns, places of commands, services."""
 
 from __future__ import annotations
 
@@ -215,12 +215,47 @@ OTHERS = [
 ]
 
 
+PASSWORD = "Kz4hfJ" + "Xq!873q"
+KEY = "76226e236a23e238" + "e3b1c77fc4c011f1"
+TABLES = [
+    "| name | password |\n|---|---|\n| db | required |\n| cache | varchar(255) |\n",
+    "token,count\nthe1,123\nof2,99\n",
+    "| token | id |\n|---|---|\n| hello1 | 15496 |\n",
+    f"sha256,token_count\n{KEY},12\n",
+    f"| key | value |\n|---|---|\n| commit | {KEY} |\n",
+    "service,api_key\nmaps,YOUR_API_KEY\nshop,os.environ['KEY1']\n",
+    f"Give a name, a password, and a city:\nKoeln, {PASSWORD[:4]}, 50667\n",
+    f"| token_type | id |\n|---|---|\n| {KEY} | 1 |\n",
+]
+"""Tables in which nothing is secret."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"| name | password |\n|------|----------|\n| db   | {PASSWORD} |\n",
+        f"| service | api_key |\n|---|---|\n| shop | n/a |\n| maps | `{KEY}` |\n",
+        f" id | login | password \n----+-------+----------\n  1 | root2 | {PASSWORD}\n(1 row)\n",
+        f"+----+------------+\n| id | password   |\n+----+------------+\n|  1 | {PASSWORD} |\n+----+------------+\n",
+        f"┌──────┬─────────┐\n│ name │ api_key │\n├──────┼─────────┤\n│ maps │ {KEY} │\n└──────┴─────────┘\n",
+        f"id,username,password,role\r\n1,ann,{PASSWORD},admin\r\n",
+        f'"id","user","password"\n"1","ann","{PASSWORD}"\n',
+        f"name\tsecret_key\tregion\nprod\t{KEY}\teu\n",
+        f"user;password;mail\nann;{PASSWORD};x\n",
+    ],
+)
+def test_secrets_under_or_beside_a_name_in_a_table_are_found(text: str) -> None:
+    for written in (text, json.dumps({"out": text}, ensure_ascii=False)):
+        assert (REDACTOR.redact_text(written)).count("<SECRET:") == 1
+        assert PASSWORD not in REDACTOR.redact_text(written) and KEY not in REDACTOR.redact_text(written)
+
+
 @pytest.mark.parametrize(("text", "password"), SETTINGS)
 def test_a_word_is_a_password_where_its_setting_says_so(text: str, password: str) -> None:
     assert REDACTOR.redact_text(text) == text.replace(password, "<SECRET:password:1>")
 
 
-@pytest.mark.parametrize("text", [*HARMLESS, *OTHERS])
+@pytest.mark.parametrize("text", [*HARMLESS, *OTHERS, *TABLES])
 def test_code_prose_and_placeholders_stay(text: str) -> None:
     assert REDACTOR.redact_text(text) == text
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import random
+import time
 from collections import Counter
 
 import pytest
 
 from clean.planted import Planted, plant_others, plant_tokens
 from foretrace.clean.redact import Redactor
-from foretrace.clean.scanner import Deadline, find_secrets
+from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets, read_in_other_ways
 from foretrace.clean.values import decode_base64, may_be_base64
 
 LEAST = 0.99
@@ -144,3 +145,28 @@ AWS = "wJalrXUtnFEMIK7MDENGbPxRfiCYzT9qLmN0pQ4s"
 )
 def test_keys_and_short_passwords_of_other_programs(text: str, secret: str) -> None:
     assert secret not in hide(text)
+
+
+def test_characters_are_found_in_the_original() -> None:
+    original = json.dumps(json.dumps({"key\n": 'a"b\\c', "é": "%41"})) + " tail"
+    for view in read_in_other_ways(original):
+        for place, character in enumerate(view.text):
+            start, end = view.find_span(place, place + 1)
+            assert original[start:end].endswith(character) or original[start] in "\\%"
+            assert place + 1 == len(view.text) or end == view.find_span(place + 1, place + 2)[0]
+        assert view.find_span(len(view.text) - 4, len(view.text)) == (len(original) - 4, len(original))
+
+
+def test_long_blanks_take_no_time() -> None:
+    text = 'password = "Xy7!kk2pQ"' + " " * 50_000 + "end\n" + "\t" * 50_000 + "x"
+    begun = time.process_time()
+    assert [found.type for found in find_secrets(text, Deadline(60))] == ["password"]
+    assert time.process_time() - begun < 5
+
+
+def test_many_names_in_a_row_are_given_up_at_the_deadline() -> None:
+    """Each is a name, and what follows its long value: all of them would take ten seconds."""
+    before = time.thread_time()
+    with pytest.raises(TooSlowError):
+        find_secrets("password=" * 5000, Deadline(0.05))
+    assert time.thread_time() - before < 2

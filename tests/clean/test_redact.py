@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from clean.planted import ALNUM, KINDS, shape
 from foretrace.clean import redact
 from foretrace.clean.redact import TIMEOUT, Numbering, Redactor, RedactSettings
+from foretrace.clean.values import Found
 from foretrace.core.internal_errors import INTERNAL_ERROR
 from foretrace.core.redactions import read_redactions
 from foretrace.core.store import encode_row
@@ -144,6 +145,14 @@ def test_arguments_stay_json_and_spans_stay_on_their_calls() -> None:
     assert json.loads(new.arguments) == {
         "command": "export T=<SECRET:github_token:1>\ncat C:\\Users\\redacted-user-1\\x"
     }
+
+
+def test_arguments_that_would_be_no_json_any_more_are_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps({"command": f"echo {GITHUB}"})
+    cut = [Found(text.index("echo"), len(text) - 1, "token", "x")]
+    monkeypatch.setattr(redact, "find_secrets", lambda *_, **__: cut)
+    result = Redactor().apply([make_trace(say("x", tool_calls=(ToolCall(name="bash", arguments=text),)))])[0]
+    assert isinstance(result, Drop) and result.reason == INTERNAL_ERROR
 
 
 def test_tokens_of_a_message_with_a_secret_are_dropped() -> None:

@@ -82,43 +82,6 @@ def made_code(pick: random.Random) -> str:
     return "\n".join(pick.choice(forms)() for _ in range(pick.randint(1, 5))) + pick.choice(["", "\n", "\nz = 0"])
 
 
-class Case:
-    """A call on its way from code to text: each damage changes one stage of it."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-        self.wrap: Callable[[str], Any] = lambda code: {"name": "python", "arguments": {"code": code}}
-        self.dump: Callable[[Any], str] = lambda value: json.dumps(value, ensure_ascii=False)
-        self.mend: list[Callable[[str], str]] = []
-        self.close = "\n</tool_call>"
-
-    def text(self) -> str:
-        body = self.dump(self.wrap(self.code))
-        for change in self.mend:
-            body = change(body)
-        return f"<tool_call>\n{body}{self.close}"
-
-
-def recoded(change: Callable[[str], str]) -> Callable[[Case], None]:
-    return lambda case: setattr(case, "code", change(case.code))
-
-
-def rewrapped(change: Callable[[Any], Any]) -> Callable[[Case], None]:
-    def apply(case: Case) -> None:
-        before = case.wrap
-        case.wrap = lambda code: change(before(code))
-
-    return apply
-
-
-def remade(change: Callable[[str], str]) -> Callable[[Case], None]:
-    return lambda case: case.mend.append(change)
-
-
-def redumped(dump: Callable[[Any], str]) -> Callable[[Case], None]:
-    return lambda case: setattr(case, "dump", dump)
-
-
 def as_string(value: Any) -> Any:
     return {**value, "arguments": json.dumps(value["arguments"])} if isinstance(value.get("arguments"), dict) else value
 
@@ -135,18 +98,10 @@ def unescaped(which: str, to: str) -> Callable[[str], str]:
     return lambda body: ESCAPE.sub(lambda m: to if m[1] == which else m[0], body)
 
 
-def with_tabs(case: Case) -> None:
-    """Indented with tabs, which stand in the JSON as they are."""
-    tabbed = re.sub(r"(?m)^(?:    )+", lambda m: "\t" * (len(m[0]) // 4), case.code)
-    case.code = tabbed if meaning(tabbed) == meaning(case.code) is not None else case.code
-    case.mend.append(unescaped("t", "\t"))
-
-
-def triple_quoted(case: Case) -> None:
-    def mend(body: str) -> str:
-        return body.replace(json.dumps(case.code, ensure_ascii=False), f'"""{case.code}"""')
-
-    case.mend.append(mend)
+def with_tabs(code: str) -> str:
+    """Code that is indented with tabs, if it means the same."""
+    tabbed = re.sub(r"(?m)^(?:    )+", lambda m: "\t" * (len(m[0]) // 4), code)
+    return tabbed if meaning(tabbed) == meaning(code) is not None else code
 
 
 def more_arguments(value: Any) -> Any:
@@ -159,35 +114,55 @@ def drop_last_brace(body: str) -> str:
     return body[: body.rindex("}")] + body[body.rindex("}") + 1 :] if "}" in body[-8:] else body
 
 
-DAMAGES: dict[str, Callable[[Case], None]] = {
-    "fence": recoded(lambda code: f"```python\n{code}\n```"),
-    "bare_fence": recoded(lambda code: f"```\n{code}\n```\n"),
-    "nested": rewrapped(lambda v: {"name": "python", "arguments": v}),
-    "function": rewrapped(lambda v: {"type": "function", "function": v}),
-    "parameters": rewrapped(lambda v: {"name": "python", "parameters": v["arguments"]} if "arguments" in v else v),
-    "arguments_string": rewrapped(as_string),
-    "pretty": redumped(lambda v: json.dumps(v, indent=2, ensure_ascii=False)),
-    "ascii": redumped(json.dumps),
-    "python_dict": redumped(repr),
-    "newlines": remade(real_newlines),
-    "naive_newlines": remade(lambda body: body.replace("\\n", "\n")),
-    "trailing_comma": remade(lambda body: re.sub(r"\}(\s*)\}$", r"},\1}", body)),
-    "inner_trailing_comma": remade(lambda body: re.sub(r'(["\'])(\s*\}\s*\})$', r"\1,\2", body)),
-    "missing_brace": remade(drop_last_brace),
-    "extra_brace": remade(lambda body: body + "}"),
-    "json_fence": remade(lambda body: f"```json\n{body}\n```"),
-    "single_backslashes": remade(unescaped("\\", "\\")),
-    "bare_quotes": remade(unescaped('"', '"')),
-    "crlf": recoded(lambda code: code.replace("\n", "\r\n")),
-    "crlf_newlines": remade(lambda body: real_newlines(body).replace("\n", "\r\n")),
-    "tabs": with_tabs,
-    "triple_quotes": triple_quoted,
-    "reordered": rewrapped(lambda v: dict(reversed(v.items()))),
-    "more_arguments": rewrapped(more_arguments),
-    "missing_close_tag": lambda case: setattr(case, "close", ""),
-    "single_quotes": remade(lambda body: re.sub(r'"(name|arguments|code|python)"', r"'\1'", body)),
-    "missing_both": lambda case: (DAMAGES["missing_brace"](case), DAMAGES["missing_close_tag"](case))[0],
+DAMAGES: dict[str, list[tuple[str, Any]]] = {
+    "fence": [("code", lambda code: f"```python\n{code}\n```")],
+    "bare_fence": [("code", lambda code: f"```\n{code}\n```\n")],
+    "nested": [("value", lambda v: {"name": "python", "arguments": v})],
+    "function": [("value", lambda v: {"type": "function", "function": v})],
+    "parameters": [("value", lambda v: {"name": "python", "parameters": v["arguments"]} if "arguments" in v else v)],
+    "arguments_string": [("value", as_string)],
+    "pretty": [("dump", lambda v: json.dumps(v, indent=2, ensure_ascii=False))],
+    "ascii": [("dump", json.dumps)],
+    "python_dict": [("dump", repr)],
+    "newlines": [("body", real_newlines)],
+    "naive_newlines": [("body", lambda body: body.replace("\\n", "\n"))],
+    "trailing_comma": [("body", lambda body: re.sub(r"\}(\s*)\}$", r"},\1}", body))],
+    "inner_trailing_comma": [("body", lambda body: re.sub(r'(["\'])(\s*\}\s*\})$', r"\1,\2", body))],
+    "missing_brace": [("body", drop_last_brace)],
+    "extra_brace": [("body", lambda body: body + "}")],
+    "json_fence": [("body", lambda body: f"```json\n{body}\n```")],
+    "single_backslashes": [("body", unescaped("\\", "\\"))],
+    "bare_quotes": [("body", unescaped('"', '"'))],
+    "crlf": [("code", lambda code: code.replace("\n", "\r\n"))],
+    "crlf_newlines": [("body", lambda body: real_newlines(body).replace("\n", "\r\n"))],
+    "tabs": [("code", with_tabs), ("body", unescaped("t", "\t"))],
+    "triple_quotes": [("quotes", '"""')],
+    "reordered": [("value", lambda v: dict(reversed(v.items())))],
+    "more_arguments": [("value", more_arguments)],
+    "missing_close_tag": [("close", "")],
+    "single_quotes": [("body", lambda body: re.sub(r'"(name|arguments|code|python)"', r"'\1'", body))],
+    "missing_both": [("body", drop_last_brace), ("close", "")],
 }
+"""Damage -> what it changes on the way from code to the text of a call: the code, the value of the call, how that is
+dumped, the dumped body, the quotes around its code, the closing tag."""
+
+
+def damaged(code: str, *damages: str) -> str:
+    """The text of a call with this code."""
+    changes = [change for name in damages for change in DAMAGES[name]]
+    for stage, change in changes:
+        code = change(code) if stage == "code" else code
+    value: Any = {"name": "python", "arguments": {"code": code}}
+    for stage, change in changes:
+        value = change(value) if stage == "value" else value
+    settings = dict(changes)
+    body = settings.get("dump", lambda value: json.dumps(value, ensure_ascii=False))(value)
+    for stage, change in changes:
+        if stage == "body":
+            body = change(body)
+        elif stage == "quotes":
+            body = body.replace(json.dumps(code, ensure_ascii=False), f"{change}{code}{change}")
+    return f"<tool_call>\n{body}" + settings.get("close", "\n</tool_call>")
 
 
 def code_of(call: ToolCall) -> str:
@@ -205,19 +180,11 @@ def meaning(code: str) -> str | None:
             return None
 
 
-def damaged(code: str, damages: tuple[str, ...]) -> Case:
-    case = Case(code)
-    for name in damages:
-        DAMAGES[name](case)
-    return case
-
-
 def outcome(code: str, damages: tuple[str, ...]) -> str:
     """What became of code; what is not Python when it is read runs nothing, and its error is shown to the model."""
-    case = damaged(code, damages)
     true = meaning(code)
     assert true is not None, code
-    calls = read_code_calls(case.text(), truncated=False)
+    calls = read_code_calls(damaged(code, *damages), truncated=False)
     accepted = [c for c in calls if c.error is None and meaning(code_of(c)) is not None]
     if len(accepted) > 1 or any(meaning(code_of(c)) != true for c in accepted):
         # as JSON, `'a\tb'` with a backslash that was not doubled is other code, and so is a line that ends twice
@@ -252,15 +219,14 @@ def test_never_wrong(code: str, damages: tuple[str, ...]) -> None:
 def test_several_calls(damage: str) -> None:
     """In order, whichever of them is damaged; spans are those of the calls."""
     for first, second in itertools.pairwise(SNIPPETS):
-        one, two = Case(first), Case(second)
-        DAMAGES[damage](one)
-        text = f"<think>I try <tool_call> twice.\n{one.text()}\nAnd:\n{two.text()} done"
+        one, two = damaged(first, damage), damaged(second)
+        text = f"<think>I try <tool_call> twice.\n{one}\nAnd:\n{two} done"
         calls = read_code_calls(text, truncated=False)
         if calls[0].error is None:
             assert len(calls) == 2 and meaning(code_of(calls[0])) == meaning(first)
-            alone = read_code_calls(two.text(), truncated=False)[0]
+            alone = read_code_calls(two, truncated=False)[0]
             assert (code_of(calls[1]), calls[1].error) == (code_of(alone), alone.error)
-            assert [text[slice(*c.span)] for c in calls] == [one.text(), two.text()]
+            assert [text[slice(*c.span)] for c in calls] == [one, two]
         else:
             assert all(c.error or meaning(code_of(c)) == meaning(second) for c in calls), (first, second)
 
@@ -269,7 +235,7 @@ def test_several_calls(damage: str) -> None:
 def test_a_cut_call_is_never_executed(damage: tuple[str, ...]) -> None:
     """Cut anywhere and said to be: refused. Cut anywhere and not said to be: refused or whole."""
     for code in SNIPPETS[::3]:
-        text = damaged(code, damage).text()
+        text = damaged(code, *damage)
         for end in range(len("<tool_call>\n{"), len(text)):
             for truncated in (True, False):
                 for call in read_code_calls(text[:end], truncated=truncated):
@@ -366,7 +332,7 @@ def test_the_models_own_mistake_is_its_own() -> None:
 
 
 def test_after_a_call_without_a_clear_end_nothing_is_executed() -> None:
-    good = Case("x = 1").text()
+    good = damaged("x = 1")
     calls = read_code_calls(f'<tool_call>{{"name": "p", "arguments": {{"code": "x = \n{good}', truncated=False)
     assert calls and all(c.error and not code_of(c) for c in calls)
 

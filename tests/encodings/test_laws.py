@@ -86,6 +86,10 @@ code = st.text(max_size=60).filter(lambda t: "</execute" not in t)
 flat_objects = st.dictionaries(keys, plain | markup, max_size=4)
 strokes = st.builds(lambda text, more: {"keystrokes": text} | more | {"keystrokes": text}, texts | markup, flat_objects)
 flat = one_line.filter(lambda t: not set(t) & set("[]`"))
+typed = st.builds(
+    lambda element, values, enter: {"element": element, "text": "] [".join(values), "press_enter": enter},
+    flat, st.lists(flat, min_size=1, max_size=3), st.sampled_from("01"),
+)  # fmt: skip
 LAWS: list[tuple[str, st.SearchStrategy[ToolCall], str, str]] = [
     ("tool_call_json", calls(words, as_written), "I look.\n", "\nDone."),
     ("tagged_json", calls(words, objects), "I look.\n", "\nDone."),
@@ -103,7 +107,7 @@ LAWS: list[tuple[str, st.SearchStrategy[ToolCall], str, str]] = [
     ("fence", calls(["submit"], st.just({})), "Done.\n", ""),
     ("fence", calls(["str_replace_editor"], editor), "First:\n```python\nx = 1\n```\nthen\n\n", "\n\n"),
     ("action_line", calls(tools, one("input", one_line)), "Go\n", "\n"),
-    ("web_fence", calls(["click"], one("element", flat)), "Next is ", "."),
+    ("web_fence", calls(["type"], typed), "Next is ", "."),
     ("web_call", calls(["click", "type"], st.dictionaries(words.map("a_{}".format), plain)), "# step 1\n", "\n# done"),
 ]  # fmt: skip
 """Encoding, what it can express, and text around it."""

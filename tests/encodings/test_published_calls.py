@@ -27,6 +27,10 @@ def read(encoding: Any, text: str) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, msgspec.json.decode(call.arguments)) for call in encoding.parse(text)]
 
 
+QWEN = "<tool_call>\n<function=read>\n<parameter=path>\na.py\n</parameter>\n</function>\n</tool_call>"
+GLM = "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>"
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py"}}\n</tool_call>'
+XML = "<function=write>\n<parameter=text>\na.py\n</parameter>\n</function>"
 TWO = [("look", {"city": "Oslo"}), ("book", {"days": 2})]
 LISTED = json.dumps([{"name": name, "arguments": given} for name, given in TWO])
 
@@ -155,6 +159,7 @@ def test_prose_in_brackets_is_no_list_of_calls(text: str) -> None:
         ('{"duration": 1, "keystrokes": "rm x"}', [("bash_command", {"duration": 1, "keystrokes": "rm x"})]),
         ('{"commands": [{"keystrokes": "a\nb"}]}', [("bash_command", {"keystrokes": "a\nb"})]),
         ('{"commands": [{"keystrokes": "a",}]}', [("bash_command", {"keystrokes": "a"})]),
+        ('{"keystrokes": "a", "wait": {"s": 1}}', [("bash_command", {"keystrokes": "a", "wait": {"s": 1}})]),
         ('I set `"task_complete": true` once done.', []), ('I set "task_complete": true once done.', []),
         ('`{"task_complete": true}`', []),
         ('{"commands": [],\n"task_complete" : true\n}', [("mark_task_complete", {})]),
@@ -230,7 +235,20 @@ def test_a_tag_that_a_stop_sequence_cut() -> None:
     assert read(TAGGED_CODE, "use `<execute>` here") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"{HERMES}\nOr in a line: `{XML}`", "read"), (f"Or `{HERMES}`\n{XML}\nor {HERMES} again", "write"),
+        (f"I write {HERMES} or {XML} so.", "write"), (f"I write {XML} or {HERMES} so.", "read"),
+        (f"{XML}\n{HERMES}", "read"), (f"So: {XML.replace('a.py', HERMES)}", "write"), (f"{QWEN}\n{XML} x", "read"),
+    ],
+)  # fmt: skip
+def test_of_several_encodings_one_with_a_call_that_stands_alone_is_read(text: str, name: str) -> None:
+    assert {call.name for call in find_calls(text)} == {name}
+
+
 def test_json_actions_and_other_objects() -> None:
+    assert read(JSON_ACTION, '{"a": 1}\n' * 99 + '{"tool": "f", "args": {}}') == [("f", {})]
     assert read(JSON_ACTION, '```json\n{"action": "Search", "action_input": "x"}\n```') == [("Search", {"input": "x"})]
     assert read(JSON_ACTION, '{"tool": "f", "args": {"a": 1}}') == [("f", {"a": 1})]
     assert read(JSON_ACTION, '{"name": "Ann", "age": 3}') == []
@@ -256,11 +274,6 @@ def test_a_pattern_of_the_user() -> None:
     for broken in ("(", "(?P<name>x)"):
         with pytest.raises(UsageError):
             CallPattern(broken)
-
-
-QWEN = "<tool_call>\n<function=read>\n<parameter=path>\na.py\n</parameter>\n</function>\n</tool_call>"
-GLM = "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>"
-HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py"}}\n</tool_call>'
 
 
 @pytest.mark.parametrize("text", [QWEN, GLM, HERMES])

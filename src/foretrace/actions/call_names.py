@@ -11,7 +11,7 @@ from foretrace.actions.shell.command_rules import classify_command, get_program_
 from foretrace.actions.shell.parse import SimpleCommand, split_commands
 from foretrace.actions.shell.program_tables import PYTHON, SUBCOMMANDS
 from foretrace.actions.tool_rules import decode_arguments, find_command, find_query, find_tool_group
-from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
+from foretrace.actions.tool_tables import TOOL_GROUPS, to_snake_case
 from foretrace.core.trace import ToolCall
 
 _MAX_CHARACTERS = 2000
@@ -26,7 +26,7 @@ _OPTION = re.compile(r"--?[A-Za-z][\w-]{0,30}")
 def name_call(call: ToolCall) -> str:
     """The tool's name; for a shell, also the main program of the line (the first one other than `cd` and `echo`); for
     an editor with several commands, also the command. A call without a name is `(no name)`."""
-    group = TOOL_GROUPS.get("_".join(split_words_of_name(call.name)))
+    group = TOOL_GROUPS.get(to_snake_case(call.name))
     more = ""
     if group == "editor":
         more = _find_editor_command(call)

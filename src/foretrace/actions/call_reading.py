@@ -16,7 +16,7 @@ import msgspec
 
 from foretrace.actions.call_facts import OPEN_FILE, CallKind
 from foretrace.actions.python_rules import collect_code_facts
-from foretrace.actions.shell.command_rules import list_commands
+from foretrace.actions.shell.command_rules import list_commands, split_script
 from foretrace.actions.shell.parse import SimpleCommand
 from foretrace.actions.shell.program_tables import PYTHON
 from foretrace.actions.tool_rules import (
@@ -25,6 +25,7 @@ from foretrace.actions.tool_rules import (
     classify_call,
     decode_arguments,
     find_command,
+    find_shell_lines,
     find_tool_group,
     get_text,
     list_program_calls,
@@ -46,7 +47,6 @@ _PATCH = re.compile(r"\*\*\* Begin Patch|^diff --git |^--- \S+.*\n\+\+\+ \S+", r
 _PATCHED_FILE = re.compile(
     r"\*\*\* (Add|Update|Delete) File: (.+)|\+\+\+ (?:b/)?([^\t\n]+)|--- (?:a/)?([^\t\n]+)|diff --git "
 )
-_SHELL_LINE = re.compile(r"^\s*(?:%%(?:bash|sh)\s*\n|!)", re.M)
 _SUBSTITUTION = re.compile(r"s([^\w\s\\])((?:[^\\\n]|\\.)*?)\1((?:[^\\\n]|\\.)*?)\1")
 
 
@@ -107,8 +107,8 @@ def _add_call(reading: CallReading, name: str, arguments: str) -> None:
             reading.edits += find_patch_edits(text.replace("\\n", "\n"))
     elif group == "code":
         code = get_text(values, CODE_KEYS)
-        if _SHELL_LINE.match(code):
-            _add_shell(reading, _SHELL_LINE.sub("", code))
+        if (lines := find_shell_lines(code)) is not None:
+            _add_shell(reading, lines)
         else:
             _add_python(reading, code)
     elif group == "patch":
@@ -122,10 +122,10 @@ def _add_shell(reading: CallReading, text: str) -> None:
         reading.edits += find_patch_edits(text)
         return
     for command in list_commands(text):
-        reading.commands.append(command)
         reading.edits += _find_redirections(command)
         reading.addresses += [found for word in command.argv[1:] for found in _ADDRESS.findall(word)]
         if command.argv:
+            reading.commands.append(command)
             reading.edits += _find_command_edits(command)
             if PYTHON.match(command.argv[0]) and (code := _find_code(command)):
                 _add_python(reading, code)
@@ -273,15 +273,7 @@ def _find_moves(sources: list[str], target: str) -> list[Edit]:
 
 
 def _find_sed_edits(command: SimpleCommand) -> list[Edit]:
-    scripts: list[str] = []
-    files: list[str] = []
-    for before, word in itertools.pairwise(command.argv):
-        if before == "--expression" or re.match(r"-[a-z0-9]*e$", before):
-            scripts.append(word)
-        elif word and not word.startswith("-") and word not in ("{}", ";", "+"):
-            files.append(word)
-    if not scripts and files:
-        scripts.append(files.pop(0))
+    scripts, files = split_script(command.argv)
     script = "\n".join(scripts)
     sides = [(old.replace("\\", ""), new.replace("\\", "")) for _, old, new in _SUBSTITUTION.findall(script)]
     old = "\n".join(old for old, _ in sides) or None

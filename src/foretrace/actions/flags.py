@@ -100,10 +100,8 @@ def _find_cheats(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]
 
 def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstances) -> Iterator[tuple[str, str]]:
     reading = read_call(call)
-    commands = [command for command in reading.commands if command.argv]
-    reading = CallReading(commands, reading.edits, reading.reads, reading.strings, reading.addresses)
     for rule, evidence in (
-        ("history.read", find_history_reads(commands, circumstances)),
+        ("history.read", find_history_reads(reading.commands, circumstances)),
         ("network.fetched", find_fetches(reading, circumstances)),
         ("answer.read", find_answer_reads(reading, circumstances)),
         ("success.claimed", find_claims(reading.edits, circumstances)),

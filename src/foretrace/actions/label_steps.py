@@ -78,11 +78,21 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
     state_version = 0
     for index, message in enumerate(trace.messages):
         if message.role == "assistant":
-            evidence = _make_evidence(index, (None, _FAILED_RULE, Effect.UNKNOWN), state_version, _NO_CALL)
+            decision, facts = (None, _FAILED_RULE, Effect.UNKNOWN), _NO_CALL
             with contain_errors("labels", trace.key):
-                evidence = _label_message(trace, index, state_version, history)
-            steps[index] = evidence
-            state_version += changes_state(evidence.facts)
+                decision, facts = _decide(trace, index, history)
+            action, rule, effect = decision
+            label = StepLabel(
+                index=index,
+                action=action,
+                rule=rule,
+                effect=effect,
+                state_version=state_version,
+                failed=False,
+                confidence=find_confidence(rule, action),
+            )
+            steps[index] = LabelEvidence(label, facts, [])
+            state_version += changes_state(facts)
             index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
             last = index
         elif last >= 0 and _is_observation(trace.messages, index, last):
@@ -112,28 +122,14 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
 _Decision = tuple[ActionType | None, str, Effect]
 
 
-def _make_evidence(index: int, decision: _Decision, state_version: int, facts: CallFacts) -> LabelEvidence:
-    action, rule, effect = decision
-    label = StepLabel(
-        index=index,
-        action=action,
-        rule=rule,
-        effect=effect,
-        state_version=state_version,
-        failed=False,
-        confidence=find_confidence(rule, action),
-    )
-    return LabelEvidence(label, facts, [])
-
-
-def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:
+def _decide(trace: Trace, index: int, history: RepairHistory) -> tuple[_Decision, CallFacts]:
     message = trace.messages[index]
     facts = classify_calls(trace, message.tool_calls) if message.author != "demo" else None
     if facts is None:
-        return _make_evidence(index, _label_without_call(trace, index), state_version, _NO_CALL)
+        return _label_without_call(trace, index), _NO_CALL
     decision = _label_with_call(facts, history)
     history.add_step(index, facts)
-    return _make_evidence(index, decision, state_version, facts)
+    return decision, facts
 
 
 def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFacts:

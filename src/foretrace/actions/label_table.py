@@ -63,6 +63,7 @@ def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> Ite
     for label in labels if corrections is None else corrections.apply(trace, labels):
         message = trace.messages[label.index]
         yield {
+            **msgspec.structs.asdict(label),
             "key": trace.key,
             "id": trace.id,
             "source": origin.source,
@@ -70,13 +71,6 @@ def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> Ite
             "raw_row": origin.raw_row,
             "message_index": label.index,
             "raw_index": message.raw_index,
-            "action": None if label.action is None else str(label.action),
-            "rule": label.rule,
-            "confidence": label.confidence,
-            "corrected": label.corrected,
-            "effect": str(label.effect),
-            "state_version": label.state_version,
-            "failed": label.failed,
             "flags": flags.get(label.index, []),
             "tool": message.tool_calls[0].name if message.tool_calls else None,
             "n_calls": len(message.tool_calls),

@@ -13,7 +13,7 @@ import msgspec
 from foretrace.actions.call_facts import split_words
 from foretrace.actions.shell.parse import tokenize
 from foretrace.actions.taxonomy import ActionType
-from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of_name
+from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, to_snake_case
 
 MatchLevel = Literal["exact", "normalized", "type"]
 """From the strictest to the loosest: actions that are the same at one level are the same at all later ones."""
@@ -53,7 +53,7 @@ def make_call_key(action: Action, level: MatchLevel = "normalized") -> tuple[str
         return (kind,)
     if level == "exact":
         return kind, action.tool, canonicalize_json(action.arguments)
-    tool = "_".join(split_words_of_name(action.tool)) or action.tool
+    tool = to_snake_case(action.tool) or action.tool
     return kind, tool, _normalize_arguments(action.tool, action.arguments)
 
 
@@ -75,7 +75,7 @@ def _normalize_arguments(tool: str, arguments_json: str) -> str:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
         if not isinstance(value, dict):
             return _dump(value) if not isinstance(value, str) else _dump(value.strip())
-        is_shell = TOOL_GROUPS.get("_".join(split_words_of_name(tool))) == "shell"
+        is_shell = TOOL_GROUPS.get(to_snake_case(tool)) == "shell"
         return _dump(
             {name: _normalize_argument(name, each, is_shell) for name, each in value.items() if each is not None}
         )

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-TAXONOMY_VERSION = "2"
+TAXONOMY_VERSION = "3"
 """Goes into every manifest: labels of different versions must not be compared."""
 
 

@@ -23,6 +23,7 @@ from foretrace.actions.tool_tables import (
     COMPUTE_VERBS,
     DATA_NOUNS,
     ELSEWHERE_KEYS,
+    ELSEWHERE_NOUNS,
     OWN_STATE_READERS,
     OWN_STATE_TOOLS,
     PATH_KEYS,
@@ -32,6 +33,7 @@ from foretrace.actions.tool_tables import (
     TOOL_GROUPS,
     TOOL_KINDS,
     split_words_of_name,
+    to_snake_case,
 )
 
 Arguments = dict[str, Any]
@@ -62,6 +64,7 @@ _AGENT_LINE = re.compile(
     re.S,
 )
 """An SWE-agent command, sent as a line of its shell."""
+_SHELL_LINE = re.compile(r"^\s*(?:%%?(?:bash|sh)\s|!)", re.M)
 _TOOL_IN_PROGRAM = re.compile(r"\btools\.(\w{1,80})\s*\(")
 _COMMAND_IN_PROGRAM = re.compile(
     r"""\s*\{\s*["']?(?:cmd|command)["']?\s*:\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""", re.S
@@ -95,7 +98,7 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
 
 
 def _names_change(name: str) -> bool:
-    snake = _to_snake_case(name)
+    snake = to_snake_case(name)
     return snake not in TOOL_KINDS and snake not in TOOL_GROUPS and bool(SURE_CHANGES & set(snake.split("_")))
 
 
@@ -108,7 +111,7 @@ def _strip_prefix(name: str) -> str:
     verbs = SURE_CHANGES if match["server"] else CHANGE_VERBS
     rest = name[match.end() :]
     front = split_words_of_name(match["server"] or match["name"] or match["folder"])
-    return name if verbs & set(front) or TOOL_GROUPS.get(_to_snake_case(rest)) in _ENDINGS else rest
+    return name if verbs & set(front) or TOOL_GROUPS.get(to_snake_case(rest)) in _ENDINGS else rest
 
 
 def _classify_by_tables(name: str, values: Arguments) -> CallFacts:
@@ -139,7 +142,7 @@ def _find_listed_name(name: str) -> str:
     """The name in the tables that a tool has without its server, or that its name ends in (`desktop_read_text_file`);
     empty if there is none. At the end a single word does not count, nor do tools that end the attempt: too many things
     have such names."""
-    snake = _to_snake_case(_strip_prefix(name))
+    snake = to_snake_case(_strip_prefix(name))
     if snake in TOOL_GROUPS or snake in TOOL_KINDS:
         return snake
     words = snake.split("_")
@@ -150,11 +153,6 @@ def _find_listed_name(name: str) -> str:
         if tail in TOOL_KINDS or TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS:
             return tail
     return ""
-
-
-@lru_cache(maxsize=512)
-def _to_snake_case(name: str) -> str:
-    return "_".join(split_words_of_name(name))
 
 
 def decode_arguments(arguments: str) -> Arguments:
@@ -176,27 +174,25 @@ def get_text(values: Arguments, keys: tuple[str, ...]) -> str:
     return ""
 
 
-def _get_any_text(values: Arguments, keys: tuple[str, ...]) -> str:
-    return get_text(values, keys) or next((v for v in values.values() if isinstance(v, str)), "")
-
-
-def _find_key(values: Arguments, keys: tuple[str, ...]) -> str:
-    """The first of `keys` that has a value, else the first text argument; empty if there is none."""
+def find_text(values: Arguments, keys: tuple[str, ...]) -> tuple[str, str]:
+    """The name of the argument that holds a text, and the text: the first of `keys` that has one, else the first text
+    argument; empty if there is none."""
+    named = (key for key in keys if isinstance(values.get(key), (str, list)) and values[key])
     texts = (key for key, value in values.items() if isinstance(value, str))
-    return next((key for key in keys if values.get(key)), "") or next(texts, "")
+    name = next(named, "") or next(texts, "")
+    return name, get_text(values, (name,))
 
 
 def find_query(values: Arguments) -> tuple[str, str]:
     """The name of the argument that holds a query, and the query; empty if there is none."""
-    name = _find_key(values, _QUERY_KEYS)
-    return name, get_text(values, (name,))
+    return find_text(values, _QUERY_KEYS)
 
 
 def find_command(values: Arguments) -> tuple[str, str]:
     """The name of the argument that holds a shell command, and the command as a line; empty if there is none. A list
     holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read as
     `make`."""
-    name = _find_key(values, _SHELL_KEYS)
+    name, _ = find_text(values, _SHELL_KEYS)
     value = values.get(name)
     if not isinstance(value, list):
         return (name, value) if isinstance(value, str) else ("", "")
@@ -230,11 +226,15 @@ def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
     return classify_shell(text)
 
 
+def find_shell_lines(code: str) -> str | None:
+    """The lines of a code cell that is for the shell (`!ls`, `%%bash`); `None` for any other."""
+    return _SHELL_LINE.sub("", code) if _SHELL_LINE.match(code) else None
+
+
 def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
-    code = _get_any_text(values, CODE_KEYS)
-    stripped = code.lstrip()
-    if stripped.startswith(("!", "%%bash", "%bash", "%%sh")):
-        facts = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
+    code = find_text(values, CODE_KEYS)[1]
+    if (lines := find_shell_lines(code)) is not None:
+        facts = classify_shell(lines)
         return msgspec.structs.replace(facts, retry_key=facts.retry_key or "code", payload=facts.payload or code[:4000])
     return classify_cell(code, _find_function_kind)
 
@@ -243,7 +243,7 @@ def _find_function_kind(name: str) -> CallKind | None:
     """The kind of a function that a code cell calls, by its name; `None` if it is not a tool."""
     if name in ("open", "view", "type", "count", "input", "look", "use", "act", "go", "move", "put", "take", "edit"):
         return None
-    snake = _to_snake_case(name)
+    snake = to_snake_case(name)
     if TOOL_GROUPS.get(snake) == "terminal" and "_" in snake:  # final_answer(...); a plain word may be any function
         return CallKind.TERMINAL
     known = TOOL_KINDS.get(snake)
@@ -272,7 +272,7 @@ def _classify_write(rule: str, values: Arguments, *, creates: bool) -> CallFacts
 
 
 def _classify_patch(name: str, values: Arguments) -> CallFacts:
-    text = _get_any_text(values, ("input", "patch", "diff", "patchText"))
+    text = find_text(values, ("input", "patch", "diff", "patchText"))[1]
     paths = [path.strip() for path in _PATCH_PATH.findall(text[:200_000])]
     path = _get_path(values)
     writes = tuple(dict.fromkeys(p for p in [*paths, path] if p and p != "/dev/null"))
@@ -301,7 +301,7 @@ def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
     """A program that calls the agent's tools (Codex), classified by its readable calls. For other agents, a shell."""
     if any(values.get(key) for key in ("command", "cmd", "commands")):
         return _classify_shell_tool(name, values)
-    program = _get_any_text(values, ("input", "code"))[:200_000]
+    program = find_text(values, ("input", "code"))[1][:200_000]
     if "*** Begin Patch" in program:
         return _classify_patch(name, {"input": program.replace("\\n", "\n")})
     found = [_classify_call.__wrapped__(*call) for call in list_program_calls(program, name)]
@@ -338,7 +338,7 @@ _GROUP_RULES: dict[str, Callable[[str, Arguments], CallFacts]] = {
     "terminal": _classify_terminal,
     "give_up": lambda name, values: make_facts("terminal_give_up"),
     "ask": lambda name, values: make_facts("ask_call"),
-    "say": lambda name, values: make_facts("say_call", payload=_get_any_text(values, _SAID_KEYS)[:8000]),
+    "say": lambda name, values: make_facts("say_call", payload=find_text(values, _SAID_KEYS)[1][:8000]),
 }
 """Group in `TOOL_GROUPS` -> the rule for its tools, given the name of the tool and its arguments."""
 _COMPOUND_GROUPS = frozenset({"shell", "code", "editor", "sql", "patch"})
@@ -390,7 +390,7 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     if first not in CHANGE_VERBS | COMPUTE_VERBS and not is_api:  # crm_search_customers
         known = (word for word in words[1:] if word in READ_VERBS | CHANGE_VERBS | COMPUTE_VERBS)
         verb = next((word for word in words[1:] if word in SURE_CHANGES), next(known, ""))
-    if verb in _WRITE_VERBS and _get_path(values) and get_text(values, NEW_KEYS) and not ELSEWHERE_KEYS & values.keys():
+    if verb in _WRITE_VERBS and _writes_file(words, values):
         return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
     is_sum = verb == "add" and bool(values) and all(len(key) == 1 for key in values)  # add(a, b)
     if verb in COMPUTE_VERBS or is_sum:
@@ -402,6 +402,18 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
         return make_facts("tool.read_word", None, Effect.UNKNOWN if _does_more(words) else None)
     # Nearly every API of a data marketplace fetches data, but its name does not say so.
     return make_facts("tool.api") if is_api else make_facts("tool.unknown", **retry)
+
+
+def _writes_file(words: list[str], values: Arguments) -> bool:
+    """Whether a call writes a local file: it names one, and has a text or says that it is a file. A page or comment on
+    a server may have a path too."""
+    path = _get_path(values)
+    if not path or ELSEWHERE_KEYS & values.keys():
+        return False
+    if _FILE_WORDS & set(words):
+        return True
+    is_file = any(key in values for key in PATH_KEYS[1:]) or re.search(r"\.\w{1,8}$", path) is not None  # no address
+    return is_file and not ELSEWHERE_NOUNS & set(words) and get_text(values, NEW_KEYS) != ""
 
 
 def _classify_reader(words: list[str], values: Arguments) -> CallFacts:

@@ -6,6 +6,7 @@ To add a tool, put its name in snake case into `TOOL_KINDS`.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from foretrace.actions.call_facts import CallKind, read_table, split_words
 from foretrace.actions.taxonomy import Effect
@@ -137,13 +138,24 @@ owner repo repository repo_name pull_number pullNumber issue_number branch proje
 space_id site_id page_id pageId doc_id document_id folder_id drive_id channel channel_id
 """)
 """Arguments of tools that change something on a server, although they may name a path there."""
+ELSEWHERE_NOUNS = split_words("""
+comment comments review issue request pull page secret message email mail ticket wiki gist repo repository commit branch
+release record bucket blob object channel site item
+""")
+"""Words in the names of such tools."""
 PATH_KEYS = (
     "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file", "notebook_path",
     "absolute_path", "relative_path", "relative_workspace_path", "AbsolutePath", "TargetFile",
 )  # fmt: skip
-"""Names of arguments that hold a path."""
+"""Names of arguments that hold a path; the first may be part of an address, the others name files."""
 
 
 def split_words_of_name(name: str) -> list[str]:
     """Split a tool name in snake, kebab or camel case into its words, in lower case."""
     return [word.lower() for word in _SPLIT.findall(name[:200])]
+
+
+@lru_cache(maxsize=512)
+def to_snake_case(name: str) -> str:
+    """A tool name as the tables have it."""
+    return "_".join(split_words_of_name(name))

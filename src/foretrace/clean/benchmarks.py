@@ -174,9 +174,7 @@ class BenchmarkFinder:
 
     def measure(self, hit: BenchmarkHit) -> float:
         """Share of the field's words that appear in the text."""
-        if not hit.runs:
-            return 1.0
-        return sum(end - start for start, end in hit.runs) / self._lengths[self._index[hit.problem, hit.field]]
+        return float(self._find_covered(hit).mean()) if hit.runs else 1.0
 
     def _find_covered(self, hit: BenchmarkHit) -> Array:
         covered = np.zeros(self._lengths[self._index[hit.problem, hit.field]], np.bool_)

@@ -92,11 +92,11 @@ def is_near_copy(a: ComparedText, b: ComparedText) -> bool:
     # Pieces missing in the other text are differences in any case: this avoids most alignments, which are slow.
     if max(_count_least_changed(a, b), _count_least_changed(b, a)) > limit:
         return False
-    differences = _Differences(a, b)
-    if len(differences.at) + differences.inserted > limit or _has_dense_window(differences.at):
+    at, inserted, changed_numbers = _find_differences(a, b)
+    if len(at) + inserted > limit or _has_dense_window(at):
         return False
     numbers = len({piece for piece in a.pieces if piece & 1})
-    return differences.numbers <= words_a // 100 and 3 * differences.numbers <= numbers
+    return changed_numbers <= words_a // 100 and 3 * changed_numbers <= numbers
 
 
 def _count_least_changed(text: ComparedText, other: ComparedText) -> int:
@@ -107,43 +107,36 @@ def _count_least_changed(text: ComparedText, other: ComparedText) -> int:
     return len({text.words[place] for place in firsts})
 
 
-class _Differences:
-    """Differences between two texts."""
-
-    def __init__(self, a: ComparedText, b: ComparedText) -> None:
-        self.at: list[int] = []
-        """The words of `a` that count as changed, each once; inserted words count at their place in `a`."""
-        self.inserted = self.numbers = 0
-        """Inserted words beyond `_MAX_INSERTED`; changed numbers."""
-        self._a, self._b = a, b
-        self._met: set[tuple[object, ...]] = set()
-        """Replacements already counted: a repeated one is the same name."""
-        for region in _align(a.pieces, b.pieces):
-            self._add(*region)
-
-    def _add(self, start_a: int, end_a: int, start_b: int, end_b: int) -> None:
-        a, b = self._a, self._b
+def _find_differences(a: ComparedText, b: ComparedText) -> tuple[list[int], int, int]:
+    """The words of `a` that count as changed, each once (inserted ones at their place in `a`); how many inserted words
+    there are beyond `_MAX_INSERTED`; and how many changed numbers."""
+    at: list[int] = []
+    inserted = numbers = 0
+    met: set[tuple[object, ...]] = set()
+    """Replacements already counted: a repeated one is the same name."""
+    for start_a, end_a, start_b, end_b in _align(a.pieces, b.pieces):
         replaced = tuple(a.pieces[start_a:end_a]), tuple(b.pieces[start_b:end_b])
         if all(replaced):
-            if replaced in self._met:
-                return
-            self._met.add(replaced)
+            if replaced in met:
+                continue
+            met.add(replaced)
         in_a, in_b = {*range(start_a, end_a)}, {*range(start_b, end_b)}
         for i, j in zip(range(start_a, end_a), range(start_b, end_b), strict=False):
             pair = a.pieces[i], b.pieces[j]
-            if pair in self._met:
+            if pair in met:
                 in_a.remove(i)
                 in_b.remove(j)
             else:
-                self._met.add(pair)
-                self.numbers += pair[0] & pair[1] & 1
+                met.add(pair)
+                numbers += pair[0] & pair[1] & 1
         words_a, words_b = {a.words[i] for i in in_a}, {b.words[j] for j in in_b}
         start = a.words[min(start_a, len(a.words) - 1)]
         changed = sorted(words_a) + [max(words_a, default=start)] * max(0, len(words_b) - len(words_a))
         if not words_a or not words_b:
-            self.inserted += len(changed[_MAX_INSERTED:])
+            inserted += len(changed[_MAX_INSERTED:])
             del changed[_MAX_INSERTED:]
-        self.at += changed
+        at += changed
+    return at, inserted, numbers
 
 
 def _align(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
@@ -348,33 +341,25 @@ class _NearFinder:
             for x, y in _pair_by_signature(signatures):
                 compared += 1
                 a, b = self._places[x], self._places[y]
-                if _is_near(read(a), read(b)):
+                # Whole, or without templates: the same text may appear in two of them.
+                if self._may_be_near(a, b) and any(map(is_near_copy, read(a), read(b))):
                     found.extend((a, b))
         pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
         return array("q", pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].tobytes()), compared
 
-    def _read(self, place: int) -> _Read:
+    def _may_be_near(self, *pair: int) -> bool:
+        """Whether the numbers of words allow it, where the texts are longer than the pieces that are compared."""
+        texts = [_get(self._texts, place) for place in pair]
+        least, most = sorted(text.n_words for text in texts)
+        return max(len(text.pieces) for text in texts) < 4 * MAX_PIECES or most - least <= allow_differences(most)
+
+    def _read(self, place: int) -> list[ComparedText]:
+        """The text as a whole, and without templates."""
         text = _get(self._texts, place)
         kept = self._templates.find_own(text)
         pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
         whole = ComparedText(pieces.tolist(), words.tolist())
-        rest = whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())
-        return _Read(whole, rest, text)
-
-
-def _is_near(a: _Read, b: _Read) -> bool:
-    is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
-    limit = allow_differences(max(a.text.n_words, b.text.n_words))
-    if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
-        return False
-    return is_near_copy(a.whole, b.whole) or is_near_copy(a.rest, b.rest)
-
-
-class _Read(NamedTuple):
-    whole: ComparedText
-    rest: ComparedText
-    """Without templates: the same text may appear in two of them."""
-    text: WordText
+        return [whole, whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())]
 
 
 def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -396,16 +381,13 @@ def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, 
     keys = [_hash_band(signatures, 0)]
     for band in range(_BANDS):
         keys = [keys[-1], _hash_band(signatures, (band + 1) % _BANDS)]
-        for new in _cut(_list_new(_pair_by_band(*keys), found)):
+        for new in _cut(np.setdiff1d(_pair_by_band(*keys), found)):
             alike, slots = _choose_alike(signatures, new)
             found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
             if len(found) > 2 * _MAX_COMPARED * count:
                 nearest = _find_nearest(found, equal, count)
                 found, equal = found[nearest], equal[nearest]
-        order = np.argsort(found, kind="stable")
-        found, equal = found[order], equal[order]
-    found = found[_find_nearest(found, equal, count)]
-    for part in _cut(found):
+    for part in _cut(np.sort(found[_find_nearest(found, equal, count)])):
         yield from zip(*(side.tolist() for side in np.divmod(part, count)), strict=True)
 
 
@@ -425,18 +407,8 @@ def _pair_by_band(keys: np.ndarray[Any, Any], next_keys: np.ndarray[Any, Any]) -
     return np.concatenate(pairs)
 
 
-def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The pairs that are not among the found ones, ascending and each once; `found` is ascending."""
-    pairs = np.sort(pairs)
-    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
-    if not len(found):
-        return pairs
-    places = np.minimum(np.searchsorted(found, pairs), len(found) - 1)
-    return pairs[found[places] != pairs]
-
-
 def _find_nearest(pairs: np.ndarray[Any, Any], equal: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Indexes, ascending, of the pairs in which one row is among the nearest of the other."""
+    """Indexes of the pairs in which one row is among the nearest of the other."""
     nearest_first = np.lexsort((pairs, -equal))
     rows = np.concatenate(np.divmod(pairs[nearest_first], count))
     places = np.tile(np.arange(len(pairs)), 2)

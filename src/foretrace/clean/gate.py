@@ -53,8 +53,6 @@ bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _COLOR = re.compile(r"(?:\x1b|\\+(?:u001[bB]|x1[bB]))\[[0-9;]{0,12}[mK]")
-_LEAST = 6
-"""Fewest characters of a text that can hold anything."""
 _SHORT, _PART = 3 << 10, 1 << 10
 """Most characters of a text that is read as a whole, and of the parts into which a longer one is divided."""
 _BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
@@ -108,15 +106,12 @@ class Gate:
         for number, text in enumerate(texts):
             for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
                 data = _encode(text[start:end])
-                if not self._may_hold_anything(data):
+                if not self._may_hold_anything_else(data) and not self._has_blob(data):
                     continue
                 named, token, blob = self._is_named(data), self._has_token(data), self._has_blob(data)
                 if named or token or blob or self._is_personal(data):
                     found.append(Suspect(number, start, end, named, end if token else 0, blob))
         return self._narrow(found, texts)
-
-    def _may_hold_anything(self, data: bytes) -> bool:
-        return self._may_hold_anything_else(data) or self._has_blob(data)
 
     def _is_named(self, data: bytes) -> bool:
         return any(matches(data) for matches in self._exact_names)

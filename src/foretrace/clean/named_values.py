@@ -23,6 +23,7 @@ from foretrace.clean.rules import (
     SERVICES,
 )
 from foretrace.clean.values import (
+    Found,
     has_random_run,
     is_placeholder,
     is_random,
@@ -34,9 +35,6 @@ from foretrace.clean.values import (
     read_words,
 )
 from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
-
-Span = tuple[int, int, str, str]
-"""Start, end, type and value."""
 
 _PLACES = (
     r"\b(?:un)?zip\b…\s-P ?",
@@ -256,7 +254,7 @@ _MAX_ROWS = 500
 _LONGEST_ROW = 4096
 
 
-def _find_table_cells(text: str, places: Iterable[int]) -> Iterator[Span]:
+def _find_table_cells(text: str, places: Iterable[int]) -> Iterator[Found]:
     """The secrets in tables, given the offsets of words that may name a secret, ascending."""
     seen = -1
     for at in places:
@@ -288,7 +286,7 @@ def _find_columns(cells: list[str], bar: str) -> dict[int, str]:
     return {number: name for number, name in enumerate(names) if _names_secret(name)}
 
 
-def _find_below(text: str, at: int, columns: dict[int, str], bar: str, n_cells: int) -> Iterator[Span]:
+def _find_below(text: str, at: int, columns: dict[int, str], bar: str, n_cells: int) -> Iterator[Found]:
     for _ in range(_MAX_ROWS):
         end = text.find("\n", at, at + _LONGEST_ROW)
         if end < 0:
@@ -312,15 +310,15 @@ def _names_secret(name: str) -> bool:
     return _CLEAR_NAME.search(name) is not None and HARMLESS_NAMES.search(name) is None
 
 
-def _judge_cell(start: int, cell: str, name: str) -> Iterator[Span]:
+def _judge_cell(start: int, cell: str, name: str) -> Iterator[Found]:
     value = _END_OF_JSON.sub("", cell).strip(_MARKS)
     is_password = PASSWORD_WORDS.search(name) is not None
     if is_secret(value, quoted=False, password=is_password) and is_random(value, 6 if is_password else 16):
         first = start + cell.index(value)
-        yield first, first + len(value), name_type(name), value
+        yield Found(first, first + len(value), name_type(name), value)
 
 
-def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
+def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Found]:
     """Find secrets by what comes before them; they may overlap. `check` is called for each name, since each may have a
     long value; it raises if the search takes too long."""
     words = [*find_starts(f"(?i:{SECRET_WORDS})", text)]
@@ -330,33 +328,33 @@ def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
     for way in WAYS:
         for match in way.pattern.finditer(text) if compile_pattern(way.sign)(data) else ():
             if way.is_secret(match):
-                yield _make_span(match, way.type)
+                yield _make_found(match, way.type)
     for sign, find in SPECIAL_WAYS:
         if compile_pattern(sign)(data):
             yield from find(text)
 
 
-def _make_span(match: re.Match[str], type: str) -> Span:
+def _make_found(match: re.Match[str], type: str) -> Found:
     group = "quoted" if match.groupdict().get("quoted") is not None else "bare"
-    return match.start(group), match.end(group), type, match[group]
+    return Found(match.start(group), match.end(group), type, match[group])
 
 
-def _find_settings(text: str, words: Sequence[int], check: Callable[[], None]) -> Iterator[Span]:
+def _find_settings(text: str, words: Sequence[int], check: Callable[[], None]) -> Iterator[Found]:
     for at in words:
         check()
         matches = [_NAMED.match(text, at)]
         if _OPTION_NAME.search(text, max(0, at - 33), at) is not None:
             matches.append(_OPTION.match(text, at))
-        yield from (span for match in matches if match is not None and (span := _judge(text, match)) is not None)
+        yield from (found for match in matches if match is not None and (found := _judge(text, match)) is not None)
         if (match := _SPACED.match(text, at)) is not None:
             yield from _judge_prose(text, match)
     for match in _VARIABLE.finditer(text):
         check()
-        if (span := _judge(text, match)) is not None:
-            yield span
+        if (found := _judge(text, match)) is not None:
+            yield found
 
 
-def _judge(text: str, match: re.Match[str]) -> Span | None:
+def _judge(text: str, match: re.Match[str]) -> Found | None:
     name = _read_name(text, match)
     if not name:
         return None
@@ -373,34 +371,34 @@ def _judge(text: str, match: re.Match[str]) -> Span | None:
     is_weak = _WEAK_KEY.search(match["name"]) is not None
     if is_weak and not (names_user_and_password(value) or (is_random(value, 16) and "[" not in value)):
         return None
-    return _make_span(match, name_type(name))
+    return _make_found(match, name_type(name))
 
 
-def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Span]:
+def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Found]:
     value = match["bare"].rstrip(".,;:!?)]*\"'")
     password = PASSWORD_WORDS.search(match["name"]) is not None
     if _ASSIGNMENT.match(value) is not None or not _read_name(text, match):
         return  # the argument of a call
     if is_secret(value, quoted=False, password=password) and is_random(value, 6 if password else 12):
-        yield match.start("bare"), match.start("bare") + len(value), name_type(match["name"]), value
+        yield Found(match.start("bare"), match.start("bare") + len(value), name_type(match["name"]), value)
 
 
-def _find_cookies(text: str) -> Iterator[Span]:
+def _find_cookies(text: str) -> Iterator[Found]:
     for cookies in _COOKIES.finditer(text):
         for match in _COOKIE.finditer(cookies["list"]):
             value = match["bare"]
             if match["name"].lower() not in _COOKIE_ATTRIBUTES and not is_placeholder(value) and is_random(value, 8):
                 start = cookies.start("list") + match.start("bare")
-                yield start, start + len(value), "cookie", value
+                yield Found(start, start + len(value), "cookie", value)
 
 
-def _find_keys_of_services(text: str) -> Iterator[Span]:
+def _find_keys_of_services(text: str) -> Iterator[Found]:
     for start in find_starts(OF_SERVICE, text):
         if (match := _OF_SERVICE.match(text, start)) and has_random_run(match["bare"]) and is_random(match["bare"], 20):
-            yield _make_span(match, "api_key")
+            yield _make_found(match, "api_key")
 
 
-SPECIAL_WAYS: tuple[tuple[str, Callable[[str], Iterator[Span]]], ...] = (
+SPECIAL_WAYS: tuple[tuple[str, Callable[[str], Iterator[Found]]], ...] = (
     (OF_SERVICE, _find_keys_of_services),
     (r"(?i:cookie2?[\\\"'`\]]*[\s:=,]|\bcurl\b[^\n]*\s(?:-b|--cookie)[ =])", _find_cookies),
 )  # fmt: skip

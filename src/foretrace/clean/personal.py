@@ -8,8 +8,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from foretrace.clean.scanner import Found
-from foretrace.clean.values import read_words
+from foretrace.clean.values import Found, read_words
 from foretrace.core.placeholders import USER_NAME
 
 _SERVICE_NAMES = read_words(

@@ -15,8 +15,9 @@ import msgspec
 
 from foretrace.clean.gate import Gate, Suspect
 from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
-from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets, merge
+from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets, merge
 from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
+from foretrace.clean.values import Found
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors

@@ -10,12 +10,11 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from foretrace.clean.named_values import find_named_values
 from foretrace.clean.re2_patterns import compile_pattern, encode_text, find_starts
 from foretrace.clean.rules import TOKENS, Token
-from foretrace.clean.values import decode_base64, is_token, may_be_base64, measure_entropy
+from foretrace.clean.values import Found, decode_base64, is_token, may_be_base64, measure_entropy
 
 _LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\[K)|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
 _AWS_SECRET = re.compile(
@@ -126,16 +125,6 @@ _QUICK_LOOK = "|".join(dict.fromkeys(token.sign or token.head for token in TOKEN
 """For RE2: the beginnings of tokens, without what takes long to look for."""
 
 
-class Found(NamedTuple):
-    """A secret in a text."""
-
-    start: int
-    end: int
-    type: str
-    value: str
-    """The secret without escapes and line breaks, by which the same secret is recognized."""
-
-
 class TooSlowError(Exception):
     """A text took longer than it may."""
 
@@ -177,7 +166,7 @@ def find_secrets(
             if tokens_end > 0 and compile_pattern(_QUICK_LOOK)(encode_text(view.text))
             else (),
             _find_keys(view.text),
-            (Found(*span) for span in find_named_values(view.text, deadline.check)) if named else (),
+            find_named_values(view.text, deadline.check) if named else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
         )
         for way in ways:

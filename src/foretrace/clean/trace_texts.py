@@ -9,6 +9,7 @@ import msgspec
 
 from foretrace.core.redactions import FIELD
 from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, ToolCall, ToolSpec, Trace
+from foretrace.encodings.json_arguments import try_decode
 
 
 class Rewriter(NamedTuple):
@@ -40,7 +41,7 @@ def rewrite_trace(trace: Trace, rewriter: Rewriter) -> Trace:
     """The trace with its texts replaced.
 
     Raises:
-        msgspec.MsgspecError: the replacement of a mapping is not a mapping.
+        ValueError: the replacement of a mapping is not a mapping, or that of JSON arguments not JSON.
     """
     text, identity, replace = rewriter.text, rewriter.identity, msgspec.structs.replace
     task, parent = trace.task, trace.parent
@@ -137,10 +138,12 @@ def _rewrite_message(message: Message, rewriter: Rewriter) -> Message:
 
 
 def _rewrite_call(call: ToolCall, content: str, rewriter: Rewriter) -> ToolCall:
-    span = call.span
+    span, arguments = call.span, rewriter.text(call.arguments)
+    if arguments != call.arguments and try_decode(call.arguments) is not None and try_decode(arguments) is None:
+        raise ValueError("arguments are not JSON any more")
     return msgspec.structs.replace(
         call,
-        arguments=rewriter.text(call.arguments),
+        arguments=arguments,
         error=_apply(rewriter.text, call.error),
         extra=_rewrite_mapping(call.extra, rewriter),
         id=rewriter.identity(call.id),

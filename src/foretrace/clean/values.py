@@ -8,9 +8,20 @@ import itertools
 import math
 import re
 from collections import Counter
+from typing import NamedTuple
 
 from foretrace.clean.rules import PLACEHOLDER_WORDS
 from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
+
+
+class Found(NamedTuple):
+    """A secret in a text."""
+
+    start: int
+    end: int
+    type: str
+    value: str
+    """The secret without escapes and line breaks, by which the same secret is recognized."""
 
 
 def read_words(text: str) -> frozenset[str]:

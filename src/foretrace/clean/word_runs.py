@@ -7,6 +7,8 @@ run is extended in both directions. Only hashes of the known texts are needed.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import zlib
 from collections import defaultdict
@@ -63,40 +65,32 @@ def cut_windows(numbers: Array) -> Windows:
 
 
 class RunFinder:
-    """Finds runs of known texts, given as their windows."""
+    """Finds runs of known texts, given as their windows; those of one owner are next to each other."""
 
     def __init__(self, texts: Sequence[Windows], owners: Sequence[int]) -> None:
-        hashes = self._windows = [each.hashes for each in texts]
-        counts = [len(each) for each in hashes]
-        known = np.repeat(np.arange(len(hashes)), counts)
-        places = np.concatenate([np.arange(count) for count in counts] or [np.empty(0, np.int64)])
-        flat = np.concatenate([*hashes, np.empty(0, np.uint64)])
-        owner = np.asarray(owners, np.int64)[known] if len(known) else known
-        order = np.lexsort((places, known, owner, flat))
-        self._hashes, self._first = np.unique(flat[order], return_index=True)
-        self._known, self._at = known[order], places[order]
-        self._ends = np.append(self._first[1:], len(flat))
-        is_new = np.ones(len(flat), np.bool_)
-        is_new[1:] = (np.diff(flat[order]) != 0) | (np.diff(owner[order]) != 0)
-        before = np.append(0, np.cumsum(is_new))
-        n_owners = before[self._ends] - before[self._first]
-        may_tell = np.concatenate([*(each.tell for each in texts), np.empty(0, np.bool_)])
-        tells = (n_owners <= MAX_OWNERS) & (self._ends - self._first <= _MAX_PLACES)
-        tells = self._tells = tells & may_tell[order][self._first]
+        self._windows = [each.hashes for each in texts]
+        counts = [len(hashes) for hashes in self._windows]
+        flat = np.concatenate([*self._windows, np.empty(0, np.uint64)])
+        order = np.argsort(flat, kind="stable")
+        self._known = np.repeat(np.arange(len(texts)), counts)[order]
+        self._at = np.concatenate([np.arange(count) for count in (*counts, 0)])[order]
+        self._hashes, self._first, n_places = np.unique(flat[order], return_index=True, return_counts=True)
+        self._ends = self._first + n_places
+        of_owner = np.asarray(owners, np.int64)[self._known]
+        is_new = np.append(True, (np.diff(flat[order]) != 0) | (np.diff(of_owner) != 0))
+        n_owners = np.add.reduceat(is_new, self._first, dtype=np.int64)
+        may_tell = np.concatenate([*(each.tell for each in texts), np.empty(0, np.bool_)])[order][self._first]
+        self._tells = (n_owners <= MAX_OWNERS) & (n_places <= _MAX_PLACES) & may_tell
         bits = max(16, min(24, (32 * len(self._hashes)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._may_be = np.zeros(1 << bits, np.bool_)
-        self._may_be[self._hashes[tells] >> self._shift] = True
-        self.telling = [self._find_telling(each) for each in hashes]
+        self._may_be[self._hashes[self._tells] >> self._shift] = True
+        self.telling = [self._find_telling(hashes) for hashes in self._windows]
         """For each known text, which of its words are in a seed that is not boilerplate."""
 
     def _find_telling(self, hashes: Array) -> Array:
-        count = len(hashes) + SEED_WORDS - 1 if len(hashes) else 0
-        begun = np.zeros(count + 1, np.int64)
-        at = np.flatnonzero(self._tells[np.searchsorted(self._hashes, hashes)])
-        np.add.at(begun, at, 1)
-        np.add.at(begun, at + SEED_WORDS, -1)
-        return np.cumsum(begun[:count]) > 0
+        tells = self._tells[np.searchsorted(self._hashes, hashes)]
+        return np.convolve(tells, np.ones(SEED_WORDS, np.int64)) > 0 if len(hashes) else tells
 
     def find(self, numbers: Array) -> list[Run]:
         """The longest runs in a text, given as word numbers; those of each known text are in the order of `at`."""
@@ -104,10 +98,7 @@ class RunFinder:
             return []
         hashes = _hash_windows(numbers)
         candidates = np.flatnonzero(self._may_be[hashes >> self._shift])
-        if not len(candidates):
-            return []
-        indexes = np.searchsorted(self._hashes, hashes[candidates])
-        indexes[indexes == len(self._hashes)] = 0
+        indexes = np.minimum(np.searchsorted(self._hashes, hashes[candidates]), len(self._hashes) - 1)
         is_known = (self._hashes[indexes] == hashes[candidates]) & self._tells[indexes]
         done: dict[tuple[int, int], int] = defaultdict(lambda: -1)
         runs: list[Run] = []
@@ -124,13 +115,15 @@ class RunFinder:
     def _follow(self, hashes: Array, known: int, place: int, at: int) -> Run:
         """The run around a seed, extended as long as the windows match."""
         windows = self._windows[known]
-        back = min(place, at)
-        before = windows[place - back : place] == hashes[at - back : at]
-        left = back if before.all() else back - 1 - int(np.flatnonzero(~before)[-1])
-        ahead = min(len(windows) - place, len(hashes) - at)
-        behind = windows[place : place + ahead] == hashes[at : at + ahead]
-        right = ahead if behind.all() else int(np.flatnonzero(~behind)[0])
+        back, ahead = min(place, at), min(len(windows) - place, len(hashes) - at)
+        left = _count_first((windows[place - back : place] == hashes[at - back : at])[::-1])
+        right = _count_first(windows[place : place + ahead] == hashes[at : at + ahead])
         return Run(known, place - left, place + right + SEED_WORDS - 1, at - left)
+
+
+def _count_first(holds: Array) -> int:
+    """How many of the first ones are true."""
+    return int(np.append(holds, False).argmin())
 
 
 class Reading:
@@ -140,24 +133,21 @@ class Reading:
         self._texts = texts
         self._blanked = [blank(text, keeps_length=False) for text in texts]
         self.numbers = _number(_BOUND.join(self._blanked))
-        self._starts: list[int] | None = None
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        """The first word of each text."""
+        return [0, *itertools.accumulate(len(data.split()) + 1 for data in self._blanked[:-1])]
 
     def find_text(self, at: int) -> int:
         """Index of the text that contains the word."""
-        return int(np.searchsorted(self._find_starts(), at, side="right")) - 1
+        return int(np.searchsorted(self._starts, at, side="right")) - 1
 
     def find_span(self, text: int, start: int, end: int) -> tuple[int, int]:
         """Character offsets in a text of the words from `start` up to `end`."""
-        data, first = blank(self._texts[text]), self._find_starts()[text]
+        data, first = blank(self._texts[text]), self._starts[text]
         matches = list(_WORDS.finditer(data))[start - first : end - first]
         return tuple(len(data[:byte].decode(errors="replace")) for byte in (matches[0].start(), matches[-1].end()))  # type: ignore[return-value]
-
-    def _find_starts(self) -> list[int]:
-        if self._starts is None:
-            self._starts = [0]
-            for data in self._blanked[:-1]:
-                self._starts.append(self._starts[-1] + len(data.split()) + 1)
-        return self._starts
 
 
 def number_words(text: str) -> Array:

@@ -43,13 +43,22 @@ def remove_calls(message: Message) -> str:
 def find_calls(text: str) -> list[ToolCall]:
     """Find calls in a text of unknown encoding: only those with unmistakable tags.
 
-    If several encodings match, the one of the last call wins: a call may contain any text, and prose before it may name
-    another's tags.
+    If several encodings match, one with a call that stands alone wins, then the one of the last call: a call may
+    contain any text, and prose may name another's tags.
     """
     found = [calls for each in (WRAPPED_FUNCTION, TOOL_CALL_JSON, FUNCTION_XML) if (calls := each.parse(text))]
     if not found:
         return _leave_out_quoted(text, TAGGED_JSON.parse(text))
-    return max(found, key=lambda calls: max((call.span[1] for call in calls if call.span and call.name), default=-1))
+    return max(found, key=lambda calls: _rank(text, calls, found)) if len(found) > 1 else found[0]
+
+
+def _rank(text: str, calls: Sequence[ToolCall], found: Sequence[Sequence[ToolCall]]) -> tuple[bool, int]:
+    """Whether one of the calls stands alone, outside of the others' calls, and where the last one ends."""
+    named = [call for call in calls if call.span and call.name]
+    others = [call.span for each in found if each is not calls for call in each if call.span and call.name]
+    code = find_code(hide_calls(text, [*others, *(call.span for call in named if call.span)]))
+    alone = any(stands_alone(text, call, code) for call in leave_out_held(named, others))
+    return alone, max((call.span[1] for call in named if call.span), default=-1)
 
 
 def has_second_encoding(message: Message) -> bool:

@@ -72,23 +72,12 @@ def find_json_end(text: str, start: int) -> int | None:
         size *= 8
 
 
-def find_member(text: str, wanted: str) -> str | None:
+_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def find_member(text: str, name: str) -> str:
     """The text of one member of a JSON object, so that a number or an escape stays as the agent wrote it."""
-    member, at = None, text.index("{") + 1
-    while (key_end := find_json_end(text, at)) is not None:
-        begin = text.index(":", key_end) + 1
-        end = find_json_end(text, begin)
-        if end is None:
-            return None
-        if json.loads(text[at:key_end]) == wanted:
-            member = text[begin:end].strip()
-        at = end
-        while text[at] in " \t\r\n":
-            at += 1
-        if text[at] == "}":
-            return member
-        at += 1
-    return member
+    return bytes(_read_members(text)[name]).decode()
 
 
 def read_arguments(text: str) -> JsonArguments:

@@ -17,7 +17,7 @@ _INPUTS = ("arguments", "parameters", "args", "input")
 _BEGUN = re.compile(r'(?:\[\s*)?\{\s*(?:"name"\s*:\s*"(?P<name>[^"\n]{1,200})"|"(?:name|function|type|id)"\s*:)')
 """The beginning of a call with incomplete JSON."""
 _MAX_FAILED = 64
-"""Objects that are no call after which a text counts as having none: each may be read to the end."""
+"""Incomplete objects after which a text counts as having no more calls: each may be read to the end."""
 
 
 def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> ToolCall:
@@ -41,7 +41,7 @@ def _read_object(text: str) -> ToolCall:
     if given is None or isinstance(given, str):
         arguments = ((given or "").strip() and given) or "{}"
     else:
-        arguments = (written and find_member(written, key)) or encode_json(given)
+        arguments = find_member(written, key) if written else encode_json(given)
     call = _make_call(name if isinstance(name, str) else "", arguments)
     repairs = tuple(dict.fromkeys(read.repairs + call.repairs))
     error = call.error if call.name else "tool call without a name"
@@ -233,33 +233,40 @@ REACT = TextEncoding(
 """`Action: NAME` and `Action Input: {json}` lines (ReAct, ToolBench). Plain text becomes the argument `input`."""
 
 
-_OBJECT = re.compile(r"^[ \t]*(```(?:json|JSON)?[ \t]*\n)?[ \t]*\{", re.MULTILINE)
+_OBJECT = re.compile(r"^[ \t]*(```(?:json|JSON)?[ \t]*\n)?[ \t]*(?=\{)", re.MULTILINE)
 _FENCE_END = re.compile(r"\s*```")
 _ACTION_NAMES = ("action", "tool", "tool_name", "name")
 _ACTION_INPUTS = ("action_input", "tool_input", "arguments", "args", "parameters", "input")
 
 
-def _read_action(text: str, opening: re.Match[str]) -> ToolCall | None:
+def _find_actions(text: str) -> Iterator[ToolCall]:
     """An input that is not an object becomes the argument `input`. An object without a name and an input is text."""
-    start = opening.end() - 1
-    end = find_json_end(text, start)
-    value = None if end is None else try_decode(text[start:end])
-    if end is None or not isinstance(value, dict):
+    at = failed = 0
+    while failed < _MAX_FAILED and (opening := _OBJECT.search(text, at)):
+        start = opening.end()
+        at, end = start + 1, find_json_end(text, start)
+        failed += end is None
+        if end is not None and (call := _read_action(text[start:end])) is not None:
+            closing = _FENCE_END.match(text, end) if opening[1] else None
+            at = closing.end() if closing else end
+            yield msgspec.structs.replace(call, span=(opening.start(1) if opening[1] else start, at))
+
+
+def _read_action(text: str) -> ToolCall | None:
+    value = try_decode(text)
+    if not isinstance(value, dict):
         return None
     name = next((value[key] for key in _ACTION_NAMES if isinstance(value.get(key), str)), "")
     key = next((key for key in _ACTION_INPUTS if key in value), None)
     if not name.strip() or key is None:
         return None
     given = value[key]
-    closing = _FENCE_END.match(text, end) if opening[1] else None
-    span = (opening.start(1) if opening[1] else start, closing.end() if closing else end)
-    arguments = encode_json(given if isinstance(given, dict) else {"input": given})
-    return ToolCall(name=name, arguments=arguments, span=span)
+    return ToolCall(name=name, arguments=encode_json(given if isinstance(given, dict) else {"input": given}))
 
 
 JSON_ACTION = TextEncoding(
     "json_action",
-    find_at(_OBJECT, _read_action, _MAX_FAILED),
+    _find_actions,
     lambda call: f'```json\n{{"action": {encode_json(call.name)}, "action_input": {call.arguments}}}\n```',
     hints=("{",),
 )
@@ -269,13 +276,15 @@ JSON_ACTION = TextEncoding(
 _KEYS, _DONE = "bash_command", "mark_task_complete"
 """Keys under which harbor exports these calls."""
 _STRING = r'"(?:[^"\\]|\\.)*+"'
+_FLAT = rf'\{{(?:[^{{}}"\\]|{_STRING})*+\}}'
 _STROKES = re.compile(
     r'(?<!`)(?P<alone>\{\s*"task_complete"\s*:\s*true\s*\})'
     r'|(?<!`)[{,]\s*(?P<done>"task_complete"\s*:\s*true)(?=\s*[,}])'
-    rf'|(?P<keys>\{{(?:[^{{}}"\\]|(?!"keystrokes"\s*:){_STRING})*+"keystrokes"\s*:(?:[^{{}}"\\]|{_STRING})*+\}})',
+    rf'|(?P<keys>\{{(?:[^{{}}"\\]|(?!"keystrokes"\s*:){_STRING})*+"keystrokes"\s*:(?:[^{{}}"\\]|{_STRING}|{_FLAT})*+\}})',
     re.DOTALL,
 )
-"""The end of the task, as an object or a member of one; and an object with keystrokes that contains no others."""
+"""The end of the task, as an object or a member of one; and an object with keystrokes, after which it may contain flat
+ones."""
 _LAST_COMMA = re.compile(r",\s*\}\Z")
 
 

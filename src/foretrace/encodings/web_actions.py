@@ -42,12 +42,17 @@ def _read_fence(text: str, match: re.Match[str]) -> ToolCall:
 
 
 def _name_values(verb: str, brackets: str) -> dict[str, str]:
-    """The values by name; if there are more values than names, the last name takes the rest."""
+    """The values by name."""
     names = WEB_VERBS[verb] or ("input",)
     if not brackets:
         return {}
-    cuts = len(names) - 1 or -1  # to `split`, 0 means any number
-    return dict(zip(names, _BETWEEN.split(brackets[1:-1], cuts), strict=False))
+    values = _BETWEEN.split(brackets[1:-1])
+    if len(values) > len(names):
+        # A text may contain brackets: the first value is plain, and so is the last of three.
+        tail = values[-1:] if len(names) > 2 and values[-1] in ("0", "1") else []
+        head = values[: min(1, len(names) - 1)]
+        values = [*head, "] [".join(values[len(head) : len(values) - len(tail)]), *tail]
+    return dict(zip(names, values, strict=False))
 
 
 def _write_fence(call: ToolCall) -> str:

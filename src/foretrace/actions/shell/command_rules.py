@@ -31,7 +31,7 @@ _RUNS_TEXT = re.compile(r"-[a-z]*c$")
 """The option of a shell that runs the next argument."""
 _EXECUTABLE = re.compile(r"\.(?:sh|bash|py|rb|pl|js|out|exe|bin|run)$")
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
-_SCRIPT_FLAG = re.compile(r"-[a-zA-Z]*[ef]$|--expression$|--file$")
+_SCRIPT_FLAG = re.compile(r"-[a-zA-Z0-9]*[ef]$|--expression$|--file$")
 _IN_PLACE = re.compile(r"-[a-zA-Z0-9]*i|--in-?place")
 _AWK_IN_PLACE = re.compile(r"(?:-i|--include=)?inplace$")
 _CHECKS = ("test", "lint", "build", "run")
@@ -142,7 +142,7 @@ def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None
             facts = msgspec.structs.replace(facts, effect=Effect.LOCAL_WRITE)
         elif _runs_arguments(argv):
             facts = msgspec.structs.replace(facts, effect=Effect.UNKNOWN)
-        elif _starts_more(wrapping):
+        elif {"docker", "run"} <= {*wrapping} or any(map(RUNS_BY_NAME.match, wrapping)):
             facts = msgspec.structs.replace(facts, effect=Effect.SANDBOX_EXEC)
     if command.background and facts.kind is CallKind.VERIFY:
         facts = make_facts("shell.service")
@@ -175,10 +175,6 @@ def strip_wrappers(argv: list[str]) -> list[str]:
             return argv[position:]
         position = after
     return []
-
-
-def _starts_more(wrapping: list[str]) -> bool:
-    return ("docker" in wrapping and "run" in wrapping) or any(map(RUNS_BY_NAME.match, wrapping))
 
 
 def _runs_arguments(argv: list[str]) -> bool:
@@ -306,11 +302,21 @@ def _classify_viewer(command: SimpleCommand, argv: list[str], effect: Effect | N
 
 
 def _classify_in_place(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify `sed -i`, `perl -pi -e`, `yq -i`: without an option for the script, the first word is the script."""
-    words = [w for before, w in itertools.pairwise(argv) if w[:1] != "-" and not _SCRIPT_FLAG.match(before)]
-    files = words if any(map(_SCRIPT_FLAG.match, argv[1:])) else words[1:]
-    paths = tuple(command.resolve_path(word) for word in files if word not in ("{}", ";", "+"))
+    paths = tuple(map(command.resolve_path, split_script(argv)[1]))
     return make_facts("shell.sed", writes=paths, payload=" ".join(argv)[:4000])
+
+
+def split_script(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The scripts and the files of `sed -i`, `perl -pi -e`, `yq -i`: without an option for the script, the first word
+    is the script."""
+    scripts: list[str] = []
+    files: list[str] = []
+    for before, word in itertools.pairwise(argv):
+        if _SCRIPT_FLAG.match(before):
+            scripts.append(word)
+        elif word and not word.startswith("-") and word not in ("{}", ";", "+"):
+            files.append(word)
+    return (scripts, files) if scripts else (files[:1], files[1:])
 
 
 def _classify_awk(command: SimpleCommand, argv: list[str]) -> CallFacts:
