@@ -17,17 +17,11 @@ from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources import recognizing
 from foretrace.sources.recognizing import FoundFiles, ask_sources, find_files
-from sources.raw_rows import FINISH, bench_row, swe_row, swe_rows, tool_messages, write_jsonl, xml_messages
+from sources.raw_rows import FINISH, TRACE_ROW, bench_row, swe_row, swe_rows, tool_messages, write_jsonl, xml_messages
 from sources.session_formats import Chatter, EventFolder, Talks, talk, write_talk
 
 CHAT_ROW = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
 SHAREGPT_ROW = {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}
-TRACE_ROW = {
-    "key": "k",
-    "task": {"id": "t", "group": "g"},
-    "messages": [{"role": "assistant", "author": "model", "content": ""}],
-    "provenance": {"origin": "imported", "source": "s"},
-}
 
 
 def row_sources() -> list[Any]:
