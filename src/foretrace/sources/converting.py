@@ -111,7 +111,7 @@ def cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count:
         yield batch, weight
 
 
-def read_all(stream: Callable[..., Iterable[Reading]], *given: Any) -> list[Reading]:
+def collect(stream: Callable[..., Iterable[Reading]], *given: Any) -> list[Reading]:
     """What `stream` reads a few results at a time, as a whole: for a worker."""
     return [Reading(list(results), account) for results, account in stream(*given)]
 

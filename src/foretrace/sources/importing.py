@@ -33,15 +33,7 @@ from foretrace.engines.processes import THIS_PROCESS
 from foretrace.objectstores.folders import open_traces_for_writing
 from foretrace.rows.base import RawRow, Rows, UndecodedRow
 from foretrace.sources.base import FileSource, Source, TwoPassSource
-from foretrace.sources.converting import (
-    Cleaner,
-    Reading,
-    SharedSource,
-    cut_batches,
-    read_all,
-    stream_files,
-    stream_rows,
-)
+from foretrace.sources.converting import Cleaner, Reading, SharedSource, collect, cut_batches, stream_files, stream_rows
 from foretrace.sources.recognizing import list_companions, list_states
 from foretrace.sources.report import ImportReport
 from foretrace.sources.taking import Taker
@@ -380,7 +372,7 @@ class FileImport(msgspec.Struct, frozen=True):
 
 def _make_job(weight: int, stream: Callable[..., Any], shared: SharedSource, *given: Any) -> Job[list[Reading]]:
     given = (shared, *given)
-    return Job(read_all, (stream, *given), max(1, weight), lambda: stream(*given), shared.path is None)
+    return Job(collect, (stream, *given), max(1, weight), lambda: stream(*given), shared.path is None)
 
 
 def _join_name(*parts: str) -> str:
