@@ -71,15 +71,8 @@ def tool_messages(commands: list[str], last: str = "submit") -> list[dict[str, A
 
 
 def swe_row(messages: Any, number: int = 0, **columns: Any) -> dict[str, Any]:
-    return {
-        "messages": messages,
-        "instance_id": INSTANCE,
-        "resolved": True,
-        "model": "model-1",
-        "traj_id": f"{INSTANCE}.{number:04d}",
-        "patch": "diff --git a/x b/x",
-        **columns,
-    }
+    facts = {"resolved": True, "model": "model-1", "traj_id": f"{INSTANCE}.{number:04d}", "patch": "diff --git a/x b/x"}
+    return {"messages": messages, "instance_id": INSTANCE, **facts, **columns}
 
 
 def swe_rows(count: int) -> list[dict[str, Any]]:
@@ -93,6 +86,14 @@ TOOLS = (
     "[{'name': 'find_for_maps', 'description': 'finds', 'parameters': {'type': 'object', 'optional': [None, True]}}]"
 )
 BENCH_SYSTEM = f"You are AutoGPT.\nSpecifically, you have access to the following APIs: {TOOLS}"
+
+
+TRACE_ROW = {
+    "key": "k",
+    "task": {"id": "t", "group": "g"},
+    "messages": [{"role": "assistant", "author": "model", "content": "x"}],
+    "provenance": {"origin": "imported", "source": "s"},
+}
 
 
 def act(name: str, arguments: Any, thought: str = "") -> tuple[str, str]:

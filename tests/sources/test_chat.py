@@ -83,6 +83,15 @@ def test_a_rows_own_license_counts_where_none_is_given(own: object, given: str |
     assert trace.extra == ({} if license == own else {"license": own})
 
 
+def test_calls_as_a_text_beside_the_content() -> None:
+    said = {"role": "assistant", "content": None, "function_calls": "a(x=1)\nb(y='z')"}
+    trace = read_row({"messages": [USER, said, {"role": "environment", "content": "1"}], "status": "Failed"})
+    assert [(c.name, c.arguments) for c in trace.messages[1].tool_calls] == [("a", '{"x": 1}'), ("b", '{"y": "z"}')]
+    assert trace.messages[2].role == "tool" and trace.outcome.success is False and not trace.extra
+    trace = read_row({"messages": [USER, said], "status": "archived"})
+    assert trace.outcome.success is None and trace.extra == {"status": "archived"}
+
+
 def test_sharegpt() -> None:
     call = json.dumps({"name": "find", "arguments": {"q": "x"}})
     turns = [("system", "s"), ("human", "h"), ("function_call", call), ("observation", "o"), ("gpt", "g")]

@@ -13,7 +13,7 @@ from foretrace.core.trace import Trace
 from foretrace.registry import is_own_source
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.importing import import_rows
-from sources.raw_rows import FINISH, Given, bench_row, swe_row, xml_messages
+from sources.raw_rows import FINISH, TRACE_ROW, Given, bench_row, swe_row, xml_messages
 
 ALL = plugins.plugin_names("source")
 SOURCES = [name for name in ALL if hasattr(plugins.load_plugin("source", name), "to_trace")]
@@ -34,12 +34,6 @@ COLUMNS = [
     "messages", "conversations", "instance_id", "id", "traj_id", "resolved", "model", "tools", "reward", "success",
     "key", "task", "provenance", "outcome", "extra", "patch", "group", "schema_version",
 ]  # fmt: skip
-TRACE_ROW = {
-    "key": "k",
-    "task": {"id": "t", "group": "g"},
-    "messages": [{"role": "assistant", "author": "model"}],
-    "provenance": {"origin": "imported", "source": "s"},
-}
 GOOD = [swe_row(xml_messages(["ls"])), bench_row([FINISH]), TRACE_ROW]
 
 

@@ -16,7 +16,7 @@ from foretrace.rows.files import FileRows
 from foretrace.rows.head import read_objects
 from foretrace.sources.importing import import_rows
 from foretrace.sources.jsonl import Jsonl
-from sources.raw_rows import write_jsonl
+from sources.raw_rows import TRACE_ROW, write_jsonl
 
 
 def export(path: Path, some: list[Trace]) -> FileRows:
@@ -35,7 +35,7 @@ def test_any_trace(tmp_path_factory, some: list[Trace]) -> None:  # type: ignore
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    write_traces([SMALL], tmp_path / "a")
+    write_traces([msgspec.convert(TRACE_ROW, Trace)], tmp_path / "a")
     row = json.loads(encode_trace(next(read_traces(tmp_path / "a"))))
     edited = {**row, "extra": {"edited": True}}
     without_id = {k: v for k, v in edited.items() if k != "id"}
@@ -45,17 +45,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
     report = import_rows(Jsonl(), [FileRows(path)], tmp_path / "b")
     assert report.traces == 1
     assert report.drops == {"id_mismatch": 1, "key_conflict": 1, "schema_version": 1, "not_a_trace": 4}
-
-
-SMALL = msgspec.convert(
-    {
-        "key": "k",
-        "task": {"id": "t", "group": "g"},
-        "messages": [{"role": "assistant", "author": "model", "content": "x"}],
-        "provenance": {"origin": "imported", "source": "s"},
-    },
-    Trace,
-)
 
 
 def test_a_first_line_longer_than_what_is_looked_at_is_a_line(tmp_path: Path) -> None:

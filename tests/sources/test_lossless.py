@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -44,12 +44,6 @@ def _list_files() -> list[_File]:
 
 
 FILES = _list_files()
-
-
-def _split(document: dict[str, Any]) -> Iterator[Any]:
-    """What the account counts of a document: its messages, and the rest."""
-    yield from document.get("messages", [])
-    yield {name: value for name, value in document.items() if name != "messages"}
 
 
 class _Marks:
@@ -100,8 +94,8 @@ def _write(file: _File, out: Path, change: Callable[[Any], Any]) -> Path:
     text = file.path.read_text()
     if file.path.suffix == ".json":
         document = json.loads(text)
-        *messages, rest = [change(record) for record in _split(document)]
-        place.write_text(json.dumps({**rest, "messages": messages}))
+        messages = [change(message) for message in document.pop("messages", [])]
+        place.write_text(json.dumps({**change(document), "messages": messages}))
         return place
     lines: list[str] = []
     for line in text.splitlines():

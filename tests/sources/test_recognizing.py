@@ -17,17 +17,11 @@ from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources import recognizing
 from foretrace.sources.recognizing import FoundFiles, ask_sources, find_files
-from sources.raw_rows import FINISH, bench_row, swe_row, swe_rows, tool_messages, write_jsonl, xml_messages
+from sources.raw_rows import FINISH, TRACE_ROW, bench_row, swe_row, swe_rows, tool_messages, write_jsonl, xml_messages
 from sources.session_formats import Chatter, EventFolder, Talks, talk, write_talk
 
 CHAT_ROW = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
 SHAREGPT_ROW = {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}
-TRACE_ROW = {
-    "key": "k",
-    "task": {"id": "t", "group": "g"},
-    "messages": [{"role": "assistant", "author": "model", "content": ""}],
-    "provenance": {"origin": "imported", "source": "s"},
-}
 
 
 def row_sources() -> list[Any]:
@@ -156,7 +150,8 @@ def test_links_loops_and_special_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert [f.path.name for f in found.files] == ["a.jsonl"]
     assert sorted(u.path.name for u in found.unknown) == ["gone", "pipe", "self", "socket"]
     assert [f.path.name for f in find(tmp_path / "d" / "a.jsonl", tmp_path / "d").files] == ["a.jsonl"]
-    assert find(tmp_path / "d" / "pipe").unknown[0].seen == "no regular file"
+    seen = {u.path.name: u.seen for u in found.unknown}
+    assert (seen["pipe"], seen["gone"]) == ("no regular file", "No such file or directory")
 
 
 def test_what_cannot_be_read_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,14 +112,9 @@ def test_repository_of_an_instance(instance: str, group: str) -> None:
 
 
 def test_tools_of_the_xml_system_text() -> None:
-    bash, submit = read(swe_row(xml_messages(["ls"]))).tools
-    assert (bash.name, bash.description, submit.name, submit.description) == (
-        "bash",
-        "run a shell line",
-        "submit",
-        "hand in",
-    )
-    schema = json.loads(bash.parameters)
+    tools = read(swe_row(xml_messages(["ls"]))).tools
+    assert [(tool.name, tool.description) for tool in tools] == [("bash", "run a shell line"), ("submit", "hand in")]
+    schema = json.loads(tools[0].parameters)
     assert schema["required"] == ["command"] and schema["properties"]["command"]["type"] == "string"
     messages = xml_messages(["ls"])
     messages[0]["content"] = "---- BEGIN FUNCTION #1: x ----\n" * 30_000 + "\n" * 100_000

@@ -146,13 +146,13 @@ def _read_lines(text: bytes) -> tuple[dict[str, Any], ...]:
     """The records of complete lines; a line that is cut off is not JSON. None if most lines are not records."""
     records: list[dict[str, Any]] = []
     at = lines = 0
-    while at < len(text) and len(records) < _MAX_RECORDS and (at < _DECODED or len(records) < _MIN_RECORDS):
-        end = text.find(b"\n", at)
-        line = text[at : end if end >= 0 else None]
+    for line in text.split(b"\n"):
+        if len(records) >= _MAX_RECORDS or (at >= _DECODED and len(records) >= _MIN_RECORDS):
+            break
+        at += len(line) + 1
         lines += bool(line.strip())
         if isinstance(record := decode_row(line), dict):
             records.append(record)
-        at = end + 1 if end >= 0 else len(text)
     return tuple(records) if 2 * len(records) >= lines else ()
 
 

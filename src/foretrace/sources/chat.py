@@ -45,6 +45,7 @@ FIELDS = {
         *("success", "resolved", "passed", "outcome.success", "is_correct", "meta.is_correct", "is_resolved"),
         *_FLAGS,
         *_REWARDS,
+        "status",
     ),
     "reward": ("reward", "score", *_REWARDS[1:]),
     "model": (
@@ -188,7 +189,7 @@ class Chat:
             if (value := read(raw)) is not None:
                 fields[field] = value
                 used.add(column)
-            elif field == "success" and raw not in (None, "") and raw == raw and column not in _REWARDS:
+            elif field == "success" and raw not in (None, "") and raw == raw and column not in (*_REWARDS, "status"):
                 unclear[field] = f"{column} is {raw!r}"[:_MAX_SHOWN_VALUE]
         return fields, used
 

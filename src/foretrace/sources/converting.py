@@ -40,13 +40,13 @@ PlacedResult = tuple[str, ConvertedTrace | Drop]
 """Where a row or conversation is, as shown in messages, and what it was converted to."""
 
 
-class FileReading(NamedTuple):
-    """The contents of a session file."""
+class Reading(NamedTuple):
+    """The contents of a batch of rows, or of a session file."""
 
     results: Iterable[PlacedResult]
-    """Its conversations; can be read once."""
-    account: Account
-    """Complete once the results have been read."""
+    """Can be read once."""
+    account: Account | None = None
+    """Of a session file; complete once the results have been read."""
 
 
 class Cleaner(Protocol):
@@ -111,13 +111,13 @@ def cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count:
         yield batch, weight
 
 
-def convert_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> list[PlacedResult]:
+def collect(stream: Callable[..., Iterable[Reading]], *given: Any) -> list[Reading]:
+    """What `stream` reads a few results at a time, as a whole: for a worker."""
+    return [Reading(list(results), account) for results, account in stream(*given)]
+
+
+def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> list[Reading]:
     """Convert rows; one that cannot be converted is a Drop."""
-    return list(stream_rows(shared, label, rows))
-
-
-def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> Iterator[PlacedResult]:
-    """Like `convert_rows`, a few rows at a time."""
     places: deque[str] = deque()
 
     def convert() -> Iterator[Trace | Drop]:
@@ -126,22 +126,16 @@ def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) 
             row = decode_row(value) if isinstance(value, bytes) else value
             yield row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
 
-    for result in _finish(shared, convert()):
-        yield places.popleft(), result
+    return [Reading((places.popleft(), result) for result in _finish(shared, convert()))]
 
 
-def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
-    """Read session files as a whole."""
-    return [FileReading(list(results), account) for results, account in stream_files(shared, paths)]
+def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[Reading]:
+    """Read session files; one that cannot be read is a Drop."""
 
-
-def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
-    """Like `read_files`, a few conversations at a time."""
-
-    def stream(path: Path) -> FileReading:
+    def stream(path: Path) -> Reading:
         account = Account()
         results = _finish(shared, _read_conversations(shared, path, account))
-        return FileReading(((str(path), result) for result in results), account)
+        return Reading(((str(path), result) for result in results), account)
 
     return [stream(path) for path in paths]
 

@@ -33,17 +33,7 @@ from foretrace.engines.processes import THIS_PROCESS
 from foretrace.objectstores.folders import open_traces_for_writing
 from foretrace.rows.base import RawRow, Rows, UndecodedRow
 from foretrace.sources.base import FileSource, Source, TwoPassSource
-from foretrace.sources.converting import (
-    Cleaner,
-    FileReading,
-    PlacedResult,
-    SharedSource,
-    convert_rows,
-    cut_batches,
-    read_files,
-    stream_files,
-    stream_rows,
-)
+from foretrace.sources.converting import Cleaner, Reading, SharedSource, collect, cut_batches, stream_files, stream_rows
 from foretrace.sources.recognizing import list_companions, list_states
 from foretrace.sources.report import ImportReport
 from foretrace.sources.taking import Taker
@@ -274,19 +264,18 @@ class RowImport(msgspec.Struct, frozen=True):
         """All rows up to the limit, from the first one."""
         return self._report(itertools.islice(self.rows.read(), self.run.limit), "looking")
 
-    def plan(self, shared: SharedSource) -> Stage[Iterable[PlacedResult]]:
+    def plan(self, shared: SharedSource) -> Stage[list[Reading]]:
         """The stage that converts and takes the remaining rows."""
         return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
 
-    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
+    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[list[Reading]]]:
         rows, limit = self.rows, self.run.limit
         found: Iterator[UndecodedRow] = getattr(rows, "read_undecoded", rows.read)(start)
         left = itertools.islice(found, None if limit is None else max(0, limit - start))
         for batch, weight in cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
-            given = (shared, rows.label, batch)
-            yield Job(convert_rows, given, weight, lambda given=given: stream_rows(*given), shared.path is None)
+            yield _make_job(weight, stream_rows, shared, rows.label, batch)
 
-    def _take(self, results: Iterator[Iterable[PlacedResult]]) -> None:
+    def _take(self, readings: Iterator[list[Reading]]) -> None:
         taker, cursor, limit = self.run.taker, self.cursor, self.run.limit
         own = taker.get_source(self.source.name)
         known = cursor.rows if limit is None else min(cursor.rows, limit)
@@ -295,7 +284,8 @@ class RowImport(msgspec.Struct, frozen=True):
             own.files_done += 1
             return
         own.files += 1
-        rows = self._report(itertools.chain.from_iterable(results), "importing", cursor.rows)
+        results = (result for reading in itertools.chain.from_iterable(readings) for result in reading.results)
+        rows = self._report(results, "importing", cursor.rows)
         cursor = taker.take_input(self.name, cursor, rows)
         if limit is not None and cursor.rows >= limit:  # there may be more rows
             taker.note_cursor(self.name, msgspec.structs.replace(cursor, done=False))
@@ -340,16 +330,12 @@ class FileImport(msgspec.Struct, frozen=True):
     paths: Sequence[Path]
     run: ImportRun
 
-    def plan(self, shared: SharedSource) -> Stage[list[FileReading]]:
+    def plan(self, shared: SharedSource) -> Stage[list[Reading]]:
         """The stage that reads new and changed files and takes their conversations."""
         states = [*map(self._look_at, self.paths)]
         waiting = [state for state in states if not state.cursor.done]
         batches = cut_batches(waiting, lambda state: state.size, _FILES_BYTES, _MAX_FILES)
-        jobs = (
-            Job(read_files, given, max(1, weight), lambda given=given: stream_files(*given), shared.path is None)
-            for batch, weight in batches
-            for given in [(shared, [state.path for state in batch])]
-        )
+        jobs = (_make_job(weight, stream_files, shared, [each.path for each in batch]) for batch, weight in batches)
         return Stage(jobs, lambda results: self._take(states, itertools.chain.from_iterable(results)))
 
     def _look_at(self, path: Path) -> _FileState:
@@ -362,7 +348,7 @@ class FileImport(msgspec.Struct, frozen=True):
             cursor = Cursor(label=path.name, source=self.source.name, rows=0, fingerprint=fingerprint)
         return _FileState(path, name, cursor, sum(state.size for state in states))
 
-    def _take(self, states: Sequence[_FileState], readings: Iterator[FileReading]) -> None:
+    def _take(self, states: Sequence[_FileState], readings: Iterator[Reading]) -> None:
         run, own, left = self.run, self.run.taker.get_source(self.source.name), self.run.limit
         for cursor in (state.cursor for state in states if state.cursor.done):
             known = cursor.rows if left is None else min(left, cursor.rows)
@@ -382,6 +368,11 @@ class FileImport(msgspec.Struct, frozen=True):
             )
             left = None if left is None else left - cursor.rows
             run.progress(doing, number, len(waiting))
+
+
+def _make_job(weight: int, stream: Callable[..., Any], shared: SharedSource, *given: Any) -> Job[list[Reading]]:
+    given = (shared, *given)
+    return Job(collect, (stream, *given), max(1, weight), lambda: stream(*given), shared.path is None)
 
 
 def _join_name(*parts: str) -> str:

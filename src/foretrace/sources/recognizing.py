@@ -192,7 +192,7 @@ class _Walk:
                 head = read_head(path)
                 names = sorted(os.listdir(path)) if is_folder else []
             except (SourceError, OSError) as error:  # also a dangling link, or one to itself
-                self.found.add_unknown(path, str(error).removeprefix(f"{path}: "))
+                self.found.add_unknown(path, getattr(error, "strerror", None) or str(error).removeprefix(f"{path}: "))
                 continue
             if "manifest.json" in names and any(name.startswith("shard-") for name in names):
                 self.found.add_unknown(path, "a traces folder; build a dataset from it as it is")

@@ -11,6 +11,7 @@ import msgspec
 from foretrace.core.errors import Setting
 from foretrace.core.trace import Message, Role, ToolCall
 from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
 from foretrace.sources.content_blocks import read_block_text, read_content
 from foretrace.sources.conversation import FLUSH_S, read_time, write_time
@@ -116,6 +117,9 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
         calls = read_native_calls(item.get("tool_calls"), index)
         if not calls and (older := item.get("function_call")) is not None:
             calls = read_native_calls([{"function": older}], index)
+        if not calls and isinstance(written := item.get("function_calls"), str):  # one a line: `f(x=1)`
+            found = CALL_LIST.parse(f"[{', '.join(written.splitlines())}]")
+            calls = tuple(msgspec.structs.replace(call, span=None) for call in found)
         if not calls and name in CALL_ROLES:
             calls = read_native_calls([decode_nested(text)], index)
     if not calls and content is None and not item.keys() & {"content", "value", "tool_calls", "function_call"}:

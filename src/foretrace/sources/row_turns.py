@@ -60,6 +60,8 @@ _ARGUMENTS = ("tool_input", "tool_args", "action_input", "arguments", "args", "p
 _RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
 _THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
 _TASKS = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
+_GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
+"""Columns that only describe an agent's task; a build or a test may have a `task`, too."""
 _ANSWERS = ("final_answer", "answer", "output", "final_output")
 
 
@@ -423,18 +425,21 @@ def _split_transcript(text: str) -> list[Row]:
 def _find_steps(row: Row) -> FoundTurns | None:
     """A column of an agent's steps, each with its thought, its action and the result, as home-made loops write them.
 
-    Without a thought, a list of actions may be anything: a recipe, a test plan, a build.
+    A list of actions in words only (a recipe, a test plan) is not a conversation: there are thoughts, or the row has a
+    task and the actions have the form of calls.
     """
     for column in _STEPS:
         items = as_list(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
-        if not steps or len(steps) < len(items) or not any(call and result is not None for _, call, result in steps):
-            continue
-        if not any(thought for thought, *_ in steps):
+        if not steps or len(steps) < len(items) or not any(call and result is not None for _, call, result, _ in steps):
             continue
         asked = next((key for key in _TASKS if get_text(row, key)), None)
+        is_agents = asked in _GOALS or (asked and any("observation" in item for item in items))
+        is_sure = is_agents and any(is_call for *_, is_call in steps)
+        if not is_sure and not any(thought for thought, *_ in steps):
+            continue
         turns: Turns = [] if asked is None else [(None, {"role": "user", "content": row[asked]})]
-        for index, (thought, made, result) in enumerate(steps):
+        for index, (thought, made, result, _) in enumerate(steps):
             ids = [f"step_{index}.{n}" if n else f"step_{index}" for n in range(len(made))]
             calls = [make_raw_call(*call, own) for call, own in zip(made, ids, strict=True)]
             if calls or thought:
@@ -449,33 +454,30 @@ def _find_steps(row: Row) -> FoundTurns | None:
     return None
 
 
-def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any] | None:
-    """Thought, calls and result of a step."""
+def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any, bool] | None:
+    """Thought, calls and result of a step, and whether the action has the form of a call."""
     if not isinstance(item, dict) or "role" in item:
         return None
     thought = next((text for name in _THOUGHTS if (text := get_text(item, name))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key)), None)
     if key is None:
-        return (thought, [], result) if thought else None
+        return (thought, [], result, False) if thought else None
     action = decode_nested(item[key])
     given = next((item[name] for name in _ARGUMENTS if name in item), None)
     if isinstance(action, (dict, list)):
         calls = [_read_action(each) for each in (action if isinstance(action, list) else [action])]
-        return (thought, calls, result) if all(name for name, _ in calls) else None
+        return (thought, calls, result, True) if all(name for name, _ in calls) else None
     if not isinstance(action, str):
         return None
     if given is not None and "\n" not in action and len(action) <= 100:
-        return thought, [(action, _as_arguments(given))], result
-    if key == "command":
-        return thought, [("bash", {"command": action})], result
+        return thought, [(action, _as_arguments(given))], result, key != "action" or not isinstance(given, str)
+    if key == "command":  # a build or a person runs commands, too
+        return thought, [("bash", {"command": action})], result, False
     read = ACTION_LINE.parse(f"Action: {action}")
     is_call = len(read) == 1 and read[0].name not in ("act", "answer") and action.rstrip().endswith((")", "]"))
-    return (
-        thought,
-        [(read[0].name, msgspec.json.decode(read[0].arguments)) if is_call else ("act", {"input": action})],
-        result,
-    )
+    call = (read[0].name, msgspec.json.decode(read[0].arguments)) if is_call else ("act", {"input": action})
+    return thought, [call], result, is_call
 
 
 def _read_action(action: Any) -> tuple[str, Row]:

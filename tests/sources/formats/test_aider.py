@@ -120,6 +120,14 @@ def test_failed_edits_and_cut_ones(tmp_path: Path) -> None:
     assert [len(m.tool_calls) for m in trace.messages] == [0, 1, 0, 1, 0]
 
 
+def test_edits_as_diffs(tmp_path: Path) -> None:
+    patch = "--- a.py\n+++ a.py\n@@ @@\n-x\n+y\n"
+    start = "# aider chat started at 2026-03-02 10:00:00\n\n#### Go.  \n\n"
+    text = f"{start}```diff\n{patch}```\n\n> Applied edit to a.py  \n"
+    (call,) = read_one("aider", write(tmp_path, text))[0].messages[1].tool_calls
+    assert (call.name, json.loads(call.arguments)) == ("apply_patch", {"patch": patch})
+
+
 def test_hostile_texts_take_linear_time(tmp_path: Path) -> None:
     begin = "# aider chat started at 2026-03-02 10:00:00\n\n#### Go.  \n\n"
     blocks = ("<<<<<<< SEARCH\n", "<<<<<<< SEARCH\n=======\n", "a.py\n```\n<<<<<<< SEARCH\n")

@@ -54,10 +54,8 @@ def test_one_file(tmp_path: Path) -> None:
         ("assistant", "model", "look"), ("tool", "environment", "ok"), ("tool", "environment", "ok"),
         ("assistant", "model", "done"),
     ]  # fmt: skip
-    assert [c.id for c in trace.messages[3].tool_calls] == ["c1", "c2"] and [t.name for t in trace.tools] == [
-        "terminal",
-        "finish",
-    ]
+    assert [c.id for c in trace.messages[3].tool_calls] == ["c1", "c2"]
+    assert [t.name for t in trace.tools] == ["terminal", "finish"]
     assert [m.model_s for m in trace.messages if m.role == "assistant"] == pytest.approx([3.1, 1.5])
     assert [m.tool_s for m in trace.messages if m.role == "tool"] == pytest.approx([1.0, 2.4])
     assert account.used == 7 and (trace.outcome.status, trace.outcome.exit_reason) == ("done", "finished")

@@ -59,9 +59,8 @@ def test_a_tree_is_read_along_its_last_branch(tmp_path: Path) -> None:
         ("user", "environment", "$ ls\na"), ("assistant", "model", "done"),
     ]  # fmt: skip
     asked = trace.messages[1]
-    assert (asked.reasoning, asked.model_s, trace.messages[2].tool_s) == ("hm", 2.5, 0.5), (
-        "start in the message, end beside"
-    )
+    assert asked.reasoning == "hm"
+    assert (asked.model_s, trace.messages[2].tool_s) == (2.5, 0.5), "start in the message, end beside"
     assert trace.messages[2].is_error and asked.extra["usage"] == {"input": 1}
     assert asked.extra["stop_reason"] == "toolUse"
     assert (trace.key, trace.task.group, trace.extra["title"]) == ("pi@p1", "app", "a title")

@@ -29,13 +29,8 @@ def test_counts_and_times() -> None:
 def row(**more: Any) -> dict[str, Any]:
     step = {"thought": "look", "action": "<function=ls>\n</function>", "observation": "a.py", "llm_exec_time": 1.0,
             "env_exec_time": 0.5}  # fmt: skip
-    return {
-        "trajectory_steps": [step],
-        "problem_statement": "Fix",
-        "docker_image": "x/pandas:1",
-        "agent_args": {},
-        **more,
-    }
+    facts = {"problem_statement": "Fix", "docker_image": "x/pandas:1", "agent_args": {}}
+    return {"trajectory_steps": [step], **facts, **more}
 
 
 def test_steps_without_a_call_and_attempts_apart(tmp_path: Path) -> None:

@@ -23,17 +23,13 @@ def test_counts_and_times() -> None:
     assert all(m.tool_s is None for m in trace.messages), "the gap holds the harness too"
     assert (trace.outcome.reward, trace.outcome.success, trace.outcome.exit_reason) == (1.0, None, "agent_completed")
     assert trace.task.id == "count:k1" and trace.tools[0].name == "bash" and trace.provenance.model == "m"
-    assert trace.messages[2].sampled and trace.messages[2].sampled.usage == Usage(
-        prompt_tokens=40, completion_tokens=20
-    )
+    sampled = trace.messages[2].sampled
+    assert sampled and sampled.usage == Usage(prompt_tokens=40, completion_tokens=20)
 
 
 def node(parent: int | None, role: str, content: str, sampled: bool = False, **more: Any) -> dict[str, Any]:
-    made = {
-        "message": {"role": role, "content": content, **more.pop("message", {})},
-        "sampled": sampled,
-        "timestamp": 1.8e9,
-    }
+    message = {"role": role, "content": content, **more.pop("message", {})}
+    made = {"message": message, "sampled": sampled, "timestamp": 1.8e9}
     return made | ({} if parent is None else {"parent": parent}) | more
 
 
@@ -69,7 +65,7 @@ def test_tokens_add_up_to_what_the_model_saw(tmp_path: Path) -> None:
     trace, _ = read_one("verifiers_traces", write_lines(tmp_path / "t", [episode(*nodes, calls=calls)]))
     first, result, second = (m.sampled for m in trace.messages[1:])
     assert (
-        first and first.prompt_token_ids == (1, 2, 3) and first.token_ids == (4, 5) and first.logprobs == (-0.5, -0.25)
+        first and (first.prompt_token_ids, first.token_ids) == ((1, 2, 3), (4, 5)) and first.logprobs == (-0.5, -0.25)
     )
     assert result and result.token_ids == (6, 7) and second and second.token_ids == (8,)
     made = make_sequence(trace, 8, [8])
@@ -78,18 +74,13 @@ def test_tokens_add_up_to_what_the_model_saw(tmp_path: Path) -> None:
 
 
 def test_an_episode_of_our_own_environment_is_the_trace_that_generate_makes(tmp_path: Path) -> None:
+    call = ToolCall(id="c", name="python", arguments="{}")
     own = Trace(
         key="generated/builtin/x/1/0",
         task=Task(id="builtin/x", group="builtin/x", kind="problem"),
         messages=(
             Message(role="user", author="user", content="go", raw_index=0),
-            Message(
-                role="assistant",
-                author="model",
-                content="a",
-                tool_calls=(ToolCall(id="c", name="python", arguments="{}"),),
-                raw_index=1,
-            ),
+            Message(role="assistant", author="model", content="a", tool_calls=(call,), raw_index=1),
             Message(role="tool", author="environment", content="r", tool_call_ids=("c",), raw_index=2),
         ),
         outcome=Outcome(success=True, reward=1.0),

@@ -164,7 +164,7 @@ class _Request(NamedTuple):
 
 def _find_requests(lines: Sequence[str], answer: Sequence[str]) -> list[_Request]:
     """The calls in the lines of a reply, in order: SEARCH blocks; files that Aider says it edited, of which no block
-    names them, given whole; and commands, if Aider asked to run any (else they are only shown)."""
+    names them, given whole or as a diff; and commands, if Aider asked to run any (else they are only shown)."""
     requests = list(_find_replacements(lines))
     taken = {number for each in requests for number in range(each.start, each.end)}
     named = {each.arguments["file_path"] for each in requests}
@@ -178,6 +178,8 @@ def _find_requests(lines: Sequence[str], answer: Sequence[str]) -> list[_Request
         name, first = _find_name(lines, start)
         if language in _SHELLS and runs_commands:
             requests.append(_Request("bash", {"command": body.strip()}, start, end))
+        elif language == "diff" and missing:
+            requests.append(_Request("apply_patch", {"patch": body + "\n"}, start, end))
         elif name in missing:
             requests.append(_Request("write_file", {"file_path": name, "content": body + "\n"}, first, end))
     return sorted(requests, key=lambda each: each.start)

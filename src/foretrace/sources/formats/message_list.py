@@ -57,7 +57,7 @@ class MessageList:
         return f"record {said + 1} is a message of the agent"
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        said: list[tuple[str, str, dict[str, Any]]] = []
         session = first = ""
         for record in read_objects(path):
             if isinstance(record, Drop):
@@ -69,15 +69,14 @@ class MessageList:
             first = first or session
             if _is_message(record):
                 account.use()
-                talks.setdefault((session, get_text(record, "parent_tool_use_id")), []).append(record)
+                said.append((session, get_text(record, "parent_tool_use_id"), record))
             else:
                 account.ignore(get_text(record, "type", "kind", "role") or "+".join(sorted(record)[:3]))
-        # Messages before the first one that names a session are of that session.
         first = first or _name_of(path)
-        joined: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for session, call, record in said:  # those before the first one that names a session are of that session
+            talks.setdefault((session or first, call), []).append(record)
         for (session, call), turns in talks.items():
-            joined.setdefault((session or first, call), []).extend(turns)
-        for (session, call), turns in joined.items():
             yield self._make_trace(session, call, turns, path)
 
     def _make_trace(self, own: str, call: str, turns: list[dict[str, Any]], path: Path) -> Trace | Drop:
