@@ -51,17 +51,8 @@ def test_refused_in_one_line_before_anything_is_written(tmp_path: Path, honest: 
     assert tree(tmp_path) == before and not (tmp_path / "out").exists()
 
 
-SERVED = [
-    "llamacpp:demo-model",
-    "openai:demo-model",
-    "ollama:demo-model:latest",
-    "ollama:someone/demo-model",
-    "openai:models/demo-model.gguf",
-    "llamacpp:C:\\models\\Demo-Model.GGUF",
-    "mine:Server:demo-model",
-]
-
-
+SERVED = ["llamacpp:demo-model", "openai:demo-model", "ollama:demo-model:latest", "mine:Server:demo-model"]
+SERVED += ["ollama:someone/demo-model", "openai:models/demo-model.gguf", "llamacpp:C:\\models\\Demo-Model.GGUF"]
 OTHERS = [None, "", "demo", "openai:demo-model-2", "openai:demo-model/other", "my-demo-model"]
 
 

@@ -50,11 +50,8 @@ class Outside:
 
 
 def test_rows_do_not_depend_on_which_process_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, Any] = {
-        "split": (0.2, 0.2, 0.6),
-        "statistical_gates": False,
-        "recipes": [f"{__name__}:Outside"],
-    }
+    settings: dict[str, Any] = {"split": (0.2, 0.2, 0.6), "statistical_gates": False}
+    settings["recipes"] = [f"{__name__}:Outside"]
     monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 100)
     write_traces(corpus(24), tmp_path / "t")
     manifest = build(tmp_path / "t", out=tmp_path / "one", **settings).manifest

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import UsageError
 from foretrace.dataset.plan import assign_splits
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -62,6 +63,7 @@ def test_a_split_that_would_be_empty_takes_the_nearest_group_and_says_so() -> No
     assert Counter(found.values()) == {"train": 2, "validation": 1, "test": 1}
     assert len(warnings) == 2
     moved = next(g for g, s in found.items() if s == "validation")
+    assert moved == max(groups, key=lambda group: hash_fraction("split", "0", group))  # all lie below that range
     assert warnings[0] == (
         f"split validation would have been empty: group {moved!r}, nearest to its range, moved there from train"
     )

@@ -111,11 +111,7 @@ def _check_origin(path: Path, built_from: Mapping[str, Any], origin: Mapping[str
 
 
 def check_matched(guesses: ProposerGuesses, matched: int) -> list[str]:
-    """Warnings about guesses that were left out.
-
-    Raises:
-        PredictionError: most of the predicted steps are not rows of this dataset.
-    """
+    """Warnings about guesses that were left out; a `PredictionError` if most of them are for other rows."""
     unknown = guesses.steps - matched
     if unknown > matched:
         raise PredictionError(

@@ -71,11 +71,8 @@ def measure_accuracy(scores: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
 
 
 def scale_columns(train: Floats, test: Floats) -> tuple[Floats, Floats]:
-    """Divide the columns of both by their root mean square in train; columns of zeros in train are left out.
-
-    The columns are not centered, which would break the antisymmetry. Values are limited to 5, so that a very large one
-    does not dominate.
-    """
+    """Divide the columns of both by their root mean square in train, without columns of zeros there. They are not
+    centered, which would break the antisymmetry; values are limited to 5, so that none dominates."""
     size = np.sqrt((train**2).mean(axis=0))
     kept = size > 0
     return np.clip(train[:, kept] / size[kept], -5, 5), np.clip(test[:, kept] / size[kept], -5, 5)
@@ -121,10 +118,7 @@ penalty strength, as in scikit-learn."""
 
 
 def make_statistical_gates(families: Mapping[str, Sequence[Pair]], seed: int) -> tuple[list[Gate], list[str]]:
-    """One gate for each family and blind guesser, and the families to remove.
-
-    A family with a shortcut does not fail the build: it is removed, and the gate says so.
-    """
+    """One gate for each family and blind guesser, and the families to remove: a shortcut does not fail the build."""
     gates = measure_shortcuts(families, seed)
     removed = {gate.name.split("/")[1] for gate in gates if gate.verdict == "removed"}
     return [g for g in gates if g.verdict != "undecided" or g.name.split("/")[1] not in removed], sorted(removed)

@@ -73,10 +73,8 @@ class _ChatTemplate:
         """Whether tokenizing pieces gives the tokens of the whole text: some tokenizers put a space before any text."""
 
     def render(self, row: dict[str, Any], where: str) -> tuple[str, list[Span]]:
-        """The whole chat as text, and the spans of its trained messages.
-
-        The text is rendered again for each trained message, but tokenized only once.
-        """
+        """The whole chat as text, and the spans of its trained messages. It is rendered again for each of them, but
+        tokenized only once."""
         if not self._parallel and any(len(m.get("tool_calls", ())) > 1 for m in row["messages"]):
             self._objects = self._find_argument_form(2)
             self._parallel = True
@@ -192,11 +190,7 @@ class _ChatTemplate:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The Hugging Face tokenizer in a local folder.
-
-    Raises:
-        BuildError: transformers is not installed, or the folder holds no tokenizer with a chat template.
-    """
+    """The Hugging Face tokenizer in a local folder; a `BuildError` if it has none with a chat template."""
     if not folder.is_dir():
         raise BuildError(f"{folder}: is not a folder of a tokenizer")
     try:
@@ -213,11 +207,8 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def render_row(tokenizer: Any, prompt: Sequence[ChatText], answer: Sequence[ChatText]) -> tuple[str, str]:
-    """A row as a trainer renders it: the text shown to the model, and the text with loss.
-
-    Raises:
-        BuildError: the chat template cannot show it, or renders the prompt differently once it is answered.
-    """
+    """A row as a trainer renders it: the text shown to the model, and the text with loss. A `BuildError` if the chat
+    template cannot show it, or renders the prompt differently once it is answered."""
     messages = [message._asdict() for message in (*prompt, *answer)]
     try:
         before = tokenizer.apply_chat_template(messages[: len(prompt)], tokenize=False, add_generation_prompt=True)

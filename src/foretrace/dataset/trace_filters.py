@@ -34,11 +34,8 @@ UNKNOWN = "unknown"
 
 
 class LicenseFilter:
-    """Keeps traces with allowed licenses, and leaves out denied ones; case does not matter.
-
-    A trace without a license is left out if there is a list of allowed ones without `unknown`. It is also left out if
-    there is only a list of denied ones, since its license may be one of them.
-    """
+    """Keeps traces with allowed licenses, and leaves out denied ones; case does not matter. A trace without a license
+    stays only where `unknown` is allowed: it may have one of those that are denied."""
 
     name = "license"
 

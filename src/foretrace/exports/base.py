@@ -71,10 +71,7 @@ class TraceFormat(Protocol):
 
 
 def count_fields(trace: Trace) -> FieldCounts:
-    """How often each field of a trace is set: `traces.reward`, `messages.logprobs`, `results.tool_s`, `calls.span`.
-
-    Bookkeeping is not counted (ids of the record itself, numbers of turns and rows).
-    """
+    """How often each field of a trace is set, without bookkeeping: `traces.reward`, `results.tool_s`, `calls.span`."""
     outcome, origin = trace.outcome, trace.provenance
     rest = msgspec.structs.replace(outcome, success=None, reward=None)
     found = FieldCounts({"traces.key": 1, "traces.task": 1, "traces.provenance": 1})

@@ -56,11 +56,7 @@ class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_calls(format: TraceFormat, calls: CallForm | None) -> None:
-    """Check that a format supports the requested form of calls.
-
-    Raises:
-        UsageError: it is not supported.
-    """
+    """Raise a `UsageError` if a format does not support the requested form of calls."""
     if calls is None or calls in format.call_forms:
         return
     forms = f"choose one of {', '.join(format.call_forms)}" if format.call_forms else "it says where each call stands"
@@ -68,11 +64,7 @@ def check_calls(format: TraceFormat, calls: CallForm | None) -> None:
 
 
 def check_out(format: TraceFormat, out: Path) -> None:
-    """Check that an output fits the format, before anything is read.
-
-    Raises:
-        UsageError: it does not fit.
-    """
+    """Raise a `UsageError` if an output does not fit the format; nothing is read yet."""
     if format.suffix is None:
         if not out.name.endswith(SUFFIXES):
             raise UsageError(f"{out}: name it with one of {', '.join(SUFFIXES)}")
@@ -142,11 +134,7 @@ def export_traces(
 
 
 def refuse_empty(format: str, read: int, drops: Counter[str]) -> None:
-    """Refuse to write a file without rows.
-
-    Raises:
-        ForetraceError: everything that was read was dropped.
-    """
+    """Raise a `ForetraceError` if everything that was read was dropped."""
     if read and drops.total() == read:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in drops.most_common())
         raise ForetraceError(f"{format} can hold none of {read:,} ({reasons}): nothing was written")
@@ -200,11 +188,7 @@ def _open_output(format: TraceFormat, out: Path) -> Generator[Callable[[str, byt
 
 @contextlib.contextmanager
 def open_new_folder(out: Path) -> Generator[Path]:
-    """A folder to write to, which replaces `out` if the block succeeds.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
+    """A folder to write to, which replaces `out` if the block succeeds; a `StoreError` if it cannot be written."""
     partial = make_partial_name(out)
     try:
         shutil.rmtree(partial, ignore_errors=True)  # left by a killed writer

@@ -10,6 +10,7 @@ import hashlib
 import html
 import json
 import math
+import re
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -200,10 +201,8 @@ def _digest(text: str) -> str:
 
 
 def _fill_template(title: str, policy: str, head: str, body: str) -> str:
-    page = read_asset("page.html")
     given = {"title": html.escape(title), "policy": policy, "mark": MARK, "head": head, "body": body}
-    parts = page.split("{{")
-    return parts[0] + "".join(given[name] + rest for name, _, rest in (part.partition("}}") for part in parts[1:]))
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: given[name[1]], read_asset("page.html"))
 
 
 def _is_ours(path: Path) -> bool:

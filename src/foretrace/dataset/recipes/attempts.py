@@ -197,10 +197,8 @@ class Attempt:
 
 
 def select_targets(attempts: Sequence[Attempt]) -> None:
-    """Select the targets of attempts at one task.
-
-    An unwanted attempt can only give wrong answers, to prompts that it shares with a wanted one.
-    """
+    """Select the targets of attempts at one task. An unwanted one can only give wrong answers, to prompts that it
+    shares with a wanted one."""
     wanted = [attempt for attempt in attempts if attempt.wanted]
     for attempt in attempts:
         if attempt.wanted:

@@ -182,11 +182,7 @@ class Config:
                 raise UsageError(f"config {self.name}: column {column} has the type {kind!r}; choose one of {known}")
 
     def make_row(self, values: dict[str, Any]) -> Row:
-        """A row with these values, made by a recipe or read back.
-
-        Raises:
-            ValueError: a column has no value or one of another type, or a value has no column.
-        """
+        """A row with these values, made by a recipe or read back; a `ValueError` if they do not fit the columns."""
         try:
             msgspec.convert(values, _make_row_type(tuple(self.columns.items())))
         except msgspec.ValidationError as error:

@@ -22,11 +22,8 @@ its classes."""
 
 
 class EvalSlices:
-    """Keeps the rows with the smallest ranks: a natural slice, and one with equal classes.
-
-    The slices of several shard jobs merge by adding the rows that each selects to another `EvalSlices`: the smallest
-    ranks overall are among the smallest of each job.
-    """
+    """Keeps the rows with the smallest ranks: a natural slice, and one with equal classes. Those of several shard jobs
+    merge by adding the rows that each selects to another one: the smallest overall are among the smallest of each."""
 
     drop_reason = "in_no_slice"
 

@@ -205,10 +205,8 @@ class Quota:
 def _wait_for_other_order(
     waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: Quota
 ) -> list[MirroredPair]:
-    """Return the pair together with a waiting one that has its two types in the other order, or keep it waiting.
-
-    Edits tend to come late in a trace, and reads early: type and place in the trace would tell the right answer.
-    """
+    """Return the pair together with a waiting one that has its two types in the other order, or keep it waiting: edits
+    tend to come late in a trace, and reads early, so that type and place would tell the right answer."""
     order = (str(pair.first.label.action), str(pair.second.label.action))
     other = waiting.get((order[1], order[0]))
     if other is None or not quota.has_room(
