@@ -1,4 +1,4 @@
-"""Process trees as psutil shows them: who descends from a process, how many tasks, how much memory.
+"""Process trees as /proc shows them: who descends from a process, how many tasks, how much memory.
 
 `python tree.py PROGRAM ARGUMENT...` starts a program, with its standard input and output, and inherits whatever that
 leaves behind, so that a test can see it.
@@ -6,7 +6,6 @@ leaves behind, so that a test can see it.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import signal
@@ -15,8 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
-
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -33,26 +31,35 @@ def die_with_parent() -> None:
 
 def descendants(root: int) -> list[int]:
     """Processes below `root`, without itself and without the dead that nobody has waited for."""
-    return [pid for pid in children(root, recursive=True) if alive(pid)]
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        for pid in children(todo.pop()):
+            todo.append(pid)
+            if alive(pid):
+                found.append(pid)
+    return found
 
 
-def children(pid: int, *, recursive: bool = False) -> list[int]:
+def children(pid: int) -> list[int]:
     try:
-        return [each.pid for each in psutil.Process(pid).children(recursive)]
-    except psutil.NoSuchProcess:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in tasks]
+    except OSError:
         return []
+    return [int(word) for text in texts for word in text.split()]
 
 
 def state(pid: int) -> str:
-    """As psutil names it; `dead` when there is no such process."""
+    """The letter of /proc/PID/stat (`R`, `S`, `T`, `Z`, ...); empty when there is no such process."""
     try:
-        return psutil.Process(pid).status()
-    except psutil.NoSuchProcess:
-        return psutil.STATUS_DEAD
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
 
 
 def alive(pid: int) -> bool:
-    return state(pid) not in (psutil.STATUS_DEAD, psutil.STATUS_ZOMBIE)
+    return state(pid) not in ("", "Z", "X")
 
 
 def first_in_its_namespace(pid: int) -> bool:
@@ -66,23 +73,27 @@ def first_in_its_namespace(pid: int) -> bool:
 
 def weigh(root: int) -> tuple[int, float]:
     """Threads (all tasks) and resident MiB of `root` and all processes below it."""
-    tasks, size = 0, 0
+    tasks, megabytes = 0, 0.0
     for pid in [root, *descendants(root)]:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            tasks += process.num_threads()
-            size += process.memory_info().rss
-    return tasks, size / 1024 / 1024
+        try:
+            tasks += len(os.listdir(f"/proc/{pid}/task"))
+            megabytes += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MB
+        except (OSError, IndexError):
+            continue
+    return tasks, megabytes
 
 
 def end_all(root: int) -> None:
     """Kill everything below `root`."""
     for _ in range(20):
-        for pid in (pids := descendants(root)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        pids = descendants(root)
         if not pids:
             return
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
 
 
 if __name__ == "__main__":

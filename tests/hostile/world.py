@@ -14,8 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from hostile import tree
 
 PLACES = ("env", "argv", "memory", "file", "name", "module", "descriptor", "shm", "sysv")
@@ -162,7 +160,7 @@ class World:
         pid = self.victim.pid
         if not tree.alive(pid):
             return "dead"
-        stopped = tree.state(pid) in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        stopped = tree.state(pid) in "Tt"
         limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
         where = sorted(os.sched_getaffinity(pid))
         return f"{stopped} {os.getpriority(os.PRIO_PROCESS, pid)} {where} {os.sched_getscheduler(pid)} {limits}"
