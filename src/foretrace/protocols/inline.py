@@ -11,13 +11,16 @@ from foretrace.encodings.code_calls import parse_python, read_code_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
 from foretrace.protocols.base import Act, ActKind, Handling, Reply, Result
-from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
-from foretrace.protocols.reply_reader import (
+from foretrace.protocols.multi_turn import (
+    CODE_PARAMETERS,
     CUT_ERROR,
     MAX_ACTS,
+    SUBMIT_TOOL,
     TOO_MANY_ERROR,
+    MultiTurnProtocol,
     cut_hallucinated,
     holds_code,
+    is_submitted,
     is_thought,
 )
 

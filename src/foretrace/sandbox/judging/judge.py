@@ -36,7 +36,7 @@ from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import MAX_CONSTANT, JudgePlan
 from foretrace.sandbox.judging.rewrite import make_line_up
 from foretrace.sandbox.judging.test_reading import RANDOM_WORD
-from foretrace.sandbox.judging.verify import NO_DECOYS, NOT_RUN, Judgment, TestReport, format_error, judge_values
+from foretrace.sandbox.judging.verify import NO_DECOYS, NOT_RUN, TestReport, format_error, judge_values, refuse
 
 _EXIT_TIMEOUT_S = 1.0
 """Seconds that a process gets to exit on its own once it has nothing left to do."""
@@ -197,7 +197,7 @@ async def _judge_functions(judging: _Judging, forms: Sequence[str]) -> tuple[Int
 
 
 def _all_failed(plan: JudgePlan, why: str) -> list[TestResult]:
-    return [TestResult(name=name, passed=False, error=why) for name in plan.names]
+    return [replace(refuse(why), name=name) for name in plan.names]
 
 
 # The form `values`: calls of functions.
@@ -222,8 +222,8 @@ async def _compare_values(judging: _Judging) -> list[TestResult] | None:
         error = next((answer.error for answer in given if answer.error is not None), None)
         if error is None and not all(answer.is_plain for answer in given):
             return None
-        made = Judgment(False, error) if error else judge_values(check, [answer.value for answer in given])
-        results.append(made.make_result(name, seconds))
+        made = refuse(error) if error else judge_values(check, [answer.value for answer in given])
+        results.append(replace(made, name=name, seconds=seconds))
     return results
 
 
@@ -298,8 +298,8 @@ async def _run_programs(judging: _Judging) -> list[TestResult]:
             error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
         elif ran.truncated:
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
-        made = Judgment(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
-        results.append(made.make_result(name, ran.seconds))
+        result = TestResult(name=name, passed=same and ran.ok, error=error, seconds=ran.seconds)
+        results.append(replace(result, actual=show_value(ran.stdout), expected=show_value(expected)))
         judging.seconds += ran.seconds
         if judging.ending == "ok" and not ran.ok:
             judging.ending, judging.error = ran.ending, ran.error

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.forkserver.run_result import read_error
@@ -73,51 +73,39 @@ def _compile(expression: str) -> Any:
     return compile(expression, "skeleton", "eval")
 
 
-class Judgment(msgspec.Struct):
-    """The outcome of one check or result."""
-
-    passed: bool
-    error: str | None = None
-    actual: str | None = None
-    expected: str | None = None
-    unsure: bool = False
-    """Whether an object decided it, which must be asked again with decoys."""
-    same_for_others: bool = False
-
-    def make_result(self, name: str, seconds: float | None) -> TestResult:
-        error = None if self.passed else self.error
-        return TestResult(
-            name=name, passed=self.passed, actual=self.actual, expected=self.expected, error=error, seconds=seconds
-        )
+def refuse(error: str) -> TestResult:
+    """A result that has no name yet."""
+    return TestResult(name="", passed=False, error=error)
 
 
-_PASSED = Judgment(True)
-_DENIED = Judgment(False, "the assert does not hold: an object of the code decided it (its `==`, `in`, `<` or truth)")
+_PASSED = TestResult(name="", passed=True)
+_DENIED = refuse("the assert does not hold: an object of the code decided it (its `==`, `in`, `<` or truth)")
+_NOT_BELIEVED = refuse("not believed: an object of the code also says that the assert holds with wrong values")
 NO_DECOYS = "not decided: an object of the code is compared with a value in whose place no other can be tried"
-_NOT_BELIEVED = Judgment(
-    False, "not believed: an object of the code also says that the assert holds with wrong values", same_for_others=True
-)
-_MALFORMED = Judgment(False, "the process broke the protocol")
+_UNDECIDED = refuse(NO_DECOYS)
+"""An object decides it, which must be asked again with decoys."""
+_MALFORMED = refuse("the process broke the protocol")
 
 
-def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False) -> Judgment:
+def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False) -> TestResult:
     """Whether an assert holds for plain leaves."""
+    actual = expected = error = None
     try:
-        holds, error = bool(evaluate(check, check.skeleton, leaves)), None
+        holds = bool(evaluate(check, check.skeleton, leaves))
     except Exception as raised:
         holds, error = False, f"{type(raised).__name__}: {raised}"[:500]
     if extended and "is" in check.kinds:
         holds = "is not" in check.skeleton
-    made = Judgment(holds, error, unsure=extended and not holds and check.hides)
     if check.sides:
         with contextlib.suppress(Exception):
-            made.actual, made.expected = (show_value(evaluate(check, side, leaves)) for side in check.sides)
+            actual, expected = (show_value(evaluate(check, side, leaves)) for side in check.sides)
     elif "is" in check.kinds or check.skeleton in ("t0", "(not t0)"):
-        made.actual = show_value(leaves[0])
-    return made
+        actual = show_value(leaves[0])
+    error = None if holds else error
+    return TestResult(name="", passed=holds, actual=actual, expected=expected, error=error)
 
 
-def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment:
+def judge_record(check: Check, record: list[Any], place: int | None) -> TestResult:
     """What one record says about its check; `place` is the index of the true constants in a line-up."""
     match record[1:]:
         case ["v", [*leaves], bool(extended)] if len(leaves) == len(check.leaves):
@@ -125,15 +113,16 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment
                 values = [decode(leaf) for leaf in leaves]
             except ValueError:
                 return _MALFORMED
-            return judge_values(check, values, extended=extended)
+            made = judge_values(check, values, extended=extended)
+            return _UNDECIDED if extended and not made.passed and check.hides else made
         case ["n", bool(holds), *sides] if len(sides) in (0, 2):
             actual, expected = (str(side)[:500] for side in sides) if sides else (None, None)
-            return Judgment(holds, None, actual, expected)
+            return TestResult(name="", passed=holds, actual=actual, expected=expected)
         case ["e", error]:
             described = read_error(error)
-            return Judgment(False, format_error(described) if described else "an exception")
+            return refuse(format_error(described) if described else "an exception")
         case ["l", None]:
-            return Judgment(False, NO_DECOYS, unsure=True)
+            return _UNDECIDED
         case ["l", [*answers]] if place is not None and place < len(answers):
             return _judge_line_up(check, answers, place)
         case ["b", said, [*others]]:
@@ -148,7 +137,7 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgment
             return _MALFORMED
 
 
-def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgment:
+def _judge_line_up(check: Check, answers: list[Any], place: int) -> TestResult:
     others = [answer for number, answer in enumerate(answers) if number != place]
     alike = sum(other is True for other in others)
     if answers[place] is not True:
@@ -171,7 +160,7 @@ class TestReport:
     def __init__(self, plan: JudgePlan, places: Mapping[int, int]) -> None:
         self._checks, self._tests = plan.code.checks, plan.code.tests
         self._names, self._places = plan.names, places
-        self._results: list[Judgment | None] = [None] * len(plan.names)
+        self._results: list[TestResult | None] = [None] * len(plan.names)
         self._seconds: dict[int, float] = {}
         self.unsure: set[int] = set()
         """Checks that must be repeated with decoys."""
@@ -194,7 +183,7 @@ class TestReport:
                 return False
             if record[1] == "f":
                 if 0 <= record[0] < len(self._results):
-                    self._fail(record[0], Judgment(False, "AssertionError"))
+                    self._fail(record[0], refuse("AssertionError"))
                 continue
             if not 0 <= record[0] < len(self._checks):
                 return False
@@ -203,7 +192,7 @@ class TestReport:
         results = self._tests[number]
         for n, check in enumerate(self._checks):
             if check.result in results and check.required and n not in seen and problem is None:
-                self._fail(check.result, Judgment(False, "not reached"))
+                self._fail(check.result, refuse("not reached"))
         if answer_gone:
             # What has no result fails for the reason that ended the process. It may have ended in a loop, after each
             # assert had held once.
@@ -217,8 +206,8 @@ class TestReport:
 
     def _take_check(self, n: int, record: list[Any]) -> None:
         made = judge_record(self._checks[n], record, self._places.get(n))
-        self.same_for_others |= made.same_for_others
-        if made.unsure and n not in self._places:
+        self.same_for_others |= made is _NOT_BELIEVED
+        if made is _UNDECIDED and n not in self._places:
             self.unsure.add(n)
             return
         result, method = self._checks[n].result, self._checks[n].method
@@ -226,12 +215,12 @@ class TestReport:
             if method:
                 wanted = f", expected {made.expected}" if made.expected is not None else ""
                 said = made.error or ("fails" if made.actual is None else f"got {made.actual}{wanted}")
-                made = msgspec.structs.replace(made, error=f"in {method}: {said}"[:500])
+                made = replace(made, error=f"in {method}: {said}"[:500])
             self._fail(result, made)
         elif self._results[result] is None:
             self._results[result] = made
 
-    def _fail(self, result: int, made: Judgment) -> None:
+    def _fail(self, result: int, made: TestResult) -> None:
         before = self._results[result]
         if before is None or before.passed:
             self._results[result] = made
@@ -242,20 +231,19 @@ class TestReport:
         unreached = text if text is None or len(results) == 1 else f"not reached: {text}"[:500]
         for result in results:
             if self._results[result] is None:  # if it was seen, it is unsure: the next run decides
-                self._results[result] = _PASSED if result in seen else Judgment(text is None, unreached)
+                self._results[result] = _PASSED if result in seen or unreached is None else refuse(unreached)
         made = [self._results[result] for result in results]
         if text is not None and all(one is not None and one.passed for one in made):
-            self._results[results[-1]] = Judgment(False, text, made[-1].actual if made[-1] else None)
+            self._results[results[-1]] = replace(refuse(text), actual=made[-1].actual if made[-1] else None)
 
     def results(self) -> list[TestResult]:
         """All results."""
         made: list[TestResult] = []
         for number, (name, judged) in enumerate(zip(self._names, self._results, strict=True)):
             if judged is None or self.failed is not None:
-                judged, seconds = Judgment(False, self.why if self.failed is None else self.failed), None
+                made.append(replace(refuse(self.why if self.failed is None else self.failed), name=name))
             else:
-                seconds = self._seconds.get(number)
-            made.append(judged.make_result(name, seconds))
+                made.append(replace(judged, name=name, seconds=self._seconds.get(number)))
         return made
 
 
