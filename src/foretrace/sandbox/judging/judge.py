@@ -149,7 +149,7 @@ async def _make_calls(judging: Judging) -> list[_CallAnswer]:
     it breaks the protocol, none counts."""
     plan = judging.plan
     asked = {"preamble": plan.preamble, "setup_parts": plan.setup_parts, "entry_point": plan.entry_point}
-    request = {"mode": "answer", "code": judging.code, "calls": plan.calls, **asked}
+    request = {"mode": "values", "code": judging.code, "calls": plan.calls, **asked}
     async with judging.start_child(request, judging.limits) as child:
         got, failed = await _receive_answers(child, len(plan.calls))
         ended = await child.wait(EXIT_TIMEOUT_S)
