@@ -18,6 +18,7 @@ from foretrace.sandbox.inside.wire import FrameChannel
 ROLES: dict[str, Callable[[FrameChannel, dict[str, Any]], int | None]] = {
     "run": program.run,
     "replay": program.replay,
+    "values": answer.serve,
     "answer": answer.serve,
     "tests": test_runner.serve,
     "together": together.serve,
@@ -25,10 +26,11 @@ ROLES: dict[str, Callable[[FrameChannel, dict[str, Any]], int | None]] = {
 """By a request's mode: what serves it; may return an exit code."""
 CHANNEL_FD = 3
 """Descriptor of the channel to the parent; the fork server forwards its bytes."""
+_close_others = syscalls.prepare_call("close_range", CHANNEL_FD + 1, 0x7FFFFFFF, 0) if syscalls.NUMBERS else None
 
 
 class Confinement:
-    """How a child gives up its privileges, as the fork server found out."""
+    """How a child gives up its privileges, prepared by the fork server so that it takes each run little time."""
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -37,23 +39,25 @@ class Confinement:
         """The folder in which code starts. Code may write to it at level 3 and below level 2."""
         self.user: int | None = None
         """The user and group that a child switches to, if it can."""
-        self.rules: int | None = None
-        """Descriptor of the Landlock rules."""
+        self.calls: list[Callable[[], int]] = []
+        """The calls that give up privileges, in order."""
         self.filter: SeccompFilter | None = None
         """System call filter of a run."""
         self.session_filter: SeccompFilter | None = None
         """System call filter of a session that forks."""
 
-    def drop_rights(self) -> None:
-        """Give up what the system would still allow; on Linux alone there is something."""
+    def prepare(self, rules: int | None) -> None:
+        """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules."""
+        if sys.platform != "linux":
+            return
         if self.user is None and (self.level == 3 or os.getuid() == 0):  # it gives up all capabilities
-            syscalls.call("capset", struct.pack("=II", 0x20080522, 0), bytes(24))
-        if self.level:
-            syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+            self.calls.append(syscalls.prepare_call("capset", struct.pack("=II", 0x20080522, 0), bytes(24)))
+        options = [(syscalls.PR_SET_DUMPABLE, 0)] if self.level else []
         if self.level < 3:  # there, the pid namespace ends with the fork server
-            syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if self.rules is not None:
-            syscalls.call("landlock_restrict_self", self.rules, 0)
+            options.append((syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL)))
+        self.calls += [syscalls.prepare_call("prctl", option, value, 0, 0, 0) for option, value in options]
+        if rules is not None:
+            self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
 
 def main(confinement: Confinement, role: str, rlimits: list[tuple[int, int]], descriptors: tuple[int, ...]) -> NoReturn:
@@ -95,12 +99,12 @@ def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int]], 
     os.chdir(confinement.scratch)
     if confinement.user is not None:
         become_user(confinement.user)
-    if sys.platform == "linux":
-        confinement.drop_rights()
+    for call in confinement.calls:
+        call()
     if confinement.level and os.getppid() != confinement.server_pid:
         os._exit(1)  # the fork server died before this child had asked to die with it
-    if syscalls.NUMBERS:
-        syscalls.call("close_range", CHANNEL_FD + 1, 0x7FFFFFFF, 0)
+    if _close_others is not None:
+        _close_others()
     else:
         os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
     seccomp = confinement.session_filter if forks else confinement.filter

@@ -117,16 +117,16 @@ class SeccompFilter:
         self._marks = [i for i in range(4, len(instructions), 8) if instructions[i : i + 4] == mark]
         """Offsets of the process id."""
         self._program = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(self._buffer))
-        allow_speculation = 1 << 2  # the slower mode only protects a process from itself
-        self._flags = allow_speculation | (1 << 3 if notifies else 0)
+        set_filter, allow_speculation = 1, 1 << 2  # the slower mode only protects a process from itself
+        flags = allow_speculation | (1 << 3 if notifies else 0)
+        self._call = syscalls.prepare_call("seccomp", set_filter, flags, self._program)
 
     def install(self, own_pid: int) -> int:
         """Install it for good for this process and all that it starts (no_new_privs must be set). Returns, if the
         filter notifies, the descriptor of the kernel's requests (see `answer_fork_request`)."""
         for mark in self._marks:
             struct.pack_into("=I", self._buffer, mark, own_pid)
-        set_filter = 1
-        return syscalls.call("seccomp", set_filter, self._flags, self._program)
+        return self._call()
 
 
 def answer_fork_request(descriptor: int, *, allow: bool = False) -> None:

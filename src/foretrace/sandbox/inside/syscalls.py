@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import platform
+from collections.abc import Callable
 
 MACHINE = platform.machine()
 
@@ -109,14 +110,23 @@ class CallError(OSError):
 def call(name: str, *arguments: object) -> int:
     """Make a system call by name; integers, bytes and ctypes references are passed as they are. A CallError says that
     the kernel refused, or that this machine's table does not have the name."""
+    return prepare_call(name, *arguments)()
+
+
+def prepare_call(name: str, *arguments: object) -> Callable[[], int]:
+    """Prepare a call (see `call`), so that the child that makes it later writes to less memory."""
     number = NUMBERS.get(name)
     if number is None:
         raise CallError(name, errno.ENOSYS)
-    passed = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
-    result: int = _libc.syscall(ctypes.c_long(number), *passed)
-    if result < 0:
-        raise CallError(name, ctypes.get_errno())
-    return result
+    passed = [ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)]
+
+    def make() -> int:
+        result: int = _libc.syscall(*passed)
+        if result < 0:
+            raise CallError(name, ctypes.get_errno())
+        return result
+
+    return make
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:

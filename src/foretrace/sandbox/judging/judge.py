@@ -231,7 +231,7 @@ async def _make_calls(judging: _Judging) -> Iterator[_CallAnswer]:
     """Make all calls. Answers count even if the process fails after them, since only their values are compared; but if
     it breaks the protocol, none counts."""
     calls = judging.plan.calls
-    request = {"mode": "answer", "code": judging.code, "calls": calls, **judging.plan.asked}
+    request = {"mode": "values", "code": judging.code, "calls": calls, **judging.plan.asked}
     answers: list[_CallAnswer] = []
     failed: RunError | None = None
     async with judging.start_child(request, judging.limits) as child:
