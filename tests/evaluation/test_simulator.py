@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.evaluation.simulator import GuessedCall, SimulatedRun, SimulatedStep, simulate
+from foretrace.evaluation.simulator import GuessedCall, SimulatedRun, SimulatedStep, guess_true_calls, simulate
 
 RIGHT = (0,)
 
@@ -90,11 +90,6 @@ def runs(draw: st.DrawFn) -> list[SimulatedStep]:
     return made
 
 
-def with_true_calls(steps: list[SimulatedStep]) -> list[SimulatedStep]:
-    right = [(GuessedCall(each.tool_s, RIGHT),) if each.eligible else () for each in steps]
-    return [each._replace(guesses=calls, foreseen=True) for each, calls in zip(steps, right, strict=True)]
-
-
 @given(runs(), st.integers(1, 4), st.sampled_from([0.0, 0.5]))
 @settings(max_examples=100)
 def test_saved_and_remaining_are_all_and_no_guesses_beat_the_true_calls(
@@ -104,7 +99,7 @@ def test_saved_and_remaining_are_all_and_no_guesses_beat_the_true_calls(
     base = math.fsum(each.model_s + each.tool_s for each in steps)
     assert run.took_s + save(run) == pytest.approx(base, rel=1e-9)
     assert all(0 <= saved <= each.tool_s + 1e-9 for saved, each in zip(run.saved_s, steps, strict=True))
-    assert run.took_s >= simulate(with_true_calls(steps), ahead).took_s - 1e-6
+    assert run.took_s >= simulate([*map(guess_true_calls, steps)], ahead).took_s - 1e-6
     for each in run.launches:
         assert 0 <= each.wasted_s <= steps[each.step].guesses[each.guess].seconds and not (each.hit and each.wasted_s)
     wrong = [
@@ -132,7 +127,7 @@ def save_by_formula(steps: list[SimulatedStep], ahead: int, g: float) -> list[fl
 @settings(max_examples=100)
 def test_the_true_calls_save_what_the_formula_says(steps: list[SimulatedStep], ahead: int) -> None:
     g = steps[0].proposer_s
-    steps = [each._replace(proposer_s=g) for each in with_true_calls(steps)]
+    steps = [each._replace(proposer_s=g) for each in map(guess_true_calls, steps)]
     found = simulate(steps, ahead).saved_s
     assert found == pytest.approx(save_by_formula(steps, ahead, g), abs=1e-9)
     assert math.fsum(found) <= save(simulate(steps, ahead + 1)) + 1e-6, "one more never saves less"

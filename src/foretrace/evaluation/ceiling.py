@@ -33,7 +33,7 @@ from foretrace.evaluation.savings import (
     choose_safe_effects,
     conclude_ceiling,
 )
-from foretrace.evaluation.simulator import GuessedCall, SimulatedStep, simulate
+from foretrace.evaluation.simulator import SimulatedStep, guess_true_calls, simulate
 from foretrace.evaluation.step_times import (
     AssumedTimes,
     StepTimes,
@@ -232,10 +232,9 @@ class Ceiling:
         """Seconds that running ahead saves at each step of a run, by depth."""
         steps: list[SimulatedStep] = []
         for step, effect in zip(run, effects, strict=True):
-            model_s, tool_s, eligible = step.model_s or 0.0, step.tool_s or 0.0, effect in self._safe
-            guesses = (GuessedCall(tool_s, (0,)),) if eligible and tool_s else ()
-            version = labels[step.indexes[0]].state_version
-            steps.append(SimulatedStep(model_s, tool_s, (tool_s,), eligible, version, self._guess_s, guesses))
+            tool_s, version = step.tool_s or 0.0, labels[step.indexes[0]].state_version
+            timed = SimulatedStep(step.model_s or 0.0, tool_s, (tool_s,), effect in self._safe, version, self._guess_s)
+            steps.append(guess_true_calls(timed))
         saved: dict[int, tuple[float, ...]] = {}
         for depth in DEPTHS:
             done = simulate(steps, depth)

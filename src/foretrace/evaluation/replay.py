@@ -10,7 +10,6 @@ quotes in commands may be written differently. The order of calls does not matte
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 from collections import Counter, defaultdict
@@ -40,7 +39,7 @@ from foretrace.evaluation.replay_report import (
     TaskTimes,
 )
 from foretrace.evaluation.savings import GUESS_S, MIN_COVERAGE, Saving, choose_safe_effects, conclude_replay
-from foretrace.evaluation.simulator import GuessedCall, Launch, SimulatedStep, simulate
+from foretrace.evaluation.simulator import GuessedCall, Launch, SimulatedStep, guess_true_calls, simulate
 from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 _FRONTIER_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -138,11 +137,6 @@ def _plan_calls(
 
 def find_call_key(call: ToolCall) -> tuple[str, ...]:
     return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), "normalized")
-
-
-def _list_own_calls(step: PlannedStep) -> Iterator[GuessedCall]:
-    for position, seconds in enumerate(step.timed.call_s) if step.timed.eligible else ():
-        yield GuessedCall(step.timed.tool_s if seconds is None else seconds, (position,))
 
 
 class _Outcome(NamedTuple):
@@ -334,19 +328,16 @@ class Replay:
         true calls as guesses and without a verifier."""
         outcome, verifier_s = _Outcome([], [], Counter()), 0.0 if oracle else self._settings.verifier_s or 0.0
         for run in self.runs:
-            choose = _list_own_calls if oracle else functools.partial(self._choose_calls, threshold=threshold)
-            steps = [
-                step.timed._replace(guesses=tuple(choose(step)), foreseen=oracle or step.timed.foreseen) for step in run
-            ]
+            steps = [guess_true_calls(step.timed) if oracle else self._add_guesses(step, threshold) for step in run]
             done = simulate(steps, self._settings.ahead, verifier_s)
             outcome.steps.extend(zip(run, done.saved_s, strict=True))
             outcome.launches.extend(done.launches)
             outcome.estimates.update(steps[launch.step].guesses[launch.guess].estimate for launch in done.launches)
         return outcome
 
-    def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[GuessedCall]:
-        """The distinct calls of the guesses that may be launched, the best first. A guess is only launched if all its
-        calls are safe."""
+    def _add_guesses(self, step: PlannedStep, threshold: float | None) -> SimulatedStep:
+        """The step with the distinct calls of the guesses that may be launched, the best first: those of a guess all of
+        whose calls are safe."""
         calls: dict[tuple[int, tuple[str, ...]], GuessedCall] = {}
         for guess in step.guesses:
             for call in guess.calls if guess.effect in self._safe and self._reaches(guess, threshold) else ():
@@ -355,7 +346,7 @@ class Replay:
                     seconds, estimate = self._medians.estimate(call.call)
                     launched = launched._replace(seconds=seconds, estimate=estimate)
                 calls.setdefault(call.key, launched)
-        return [*calls.values()]
+        return step.timed._replace(guesses=tuple(calls.values()))
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
         return guess.prediction.score if self._gate == "score" else guess.prediction.confidence

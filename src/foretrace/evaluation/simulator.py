@@ -49,6 +49,12 @@ class SimulatedStep(NamedTuple):
     """Whether the first guess is exactly what the step does; if not, guesses for later steps are wrong."""
 
 
+def guess_true_calls(step: SimulatedStep) -> SimulatedStep:
+    """The step as a perfect predictor sees it: its own calls are guessed, if they are safe to run early."""
+    own = GuessedCall(step.tool_s, tuple(range(len(step.call_s))))
+    return step._replace(guesses=(own,) if step.eligible and step.tool_s else (), foreseen=True)
+
+
 class Launch(NamedTuple):
     """One call that was launched early."""
 
