@@ -57,12 +57,14 @@ _WORD_NODES = split_words(
 )
 
 
-_QUOTE_OR_HEREDOC = re.compile(
+_DATA = re.compile(
     r"\\."  # an escaped character
-    r"|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\"|<<-?[ \t]*(?P<quote>['\"]?)(?P<end_word>\w+)(?P=quote)"
-    r"(?!<)|(?P<line>\n)",
-    re.S,
+    r"|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\""
+    r"|(?P<line><<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)(?!<)[^\n]*\n)"
+    r"(?P<body>.*?)(?=^[ \t]*(?P=end)[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
+"""A quoted text, or a heredoc: the rest of its line, and its body up to the end word."""
 _PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
 MAX_QUOTED = 200
 """Most characters of a quoted text that stays in place."""
@@ -365,31 +367,17 @@ def elide(text: str) -> tuple[str, list[str]]:
 
     The time to parse hostile text grows with the square of its length. Honest commands are long because of data.
     """
-    parts: list[str] = []
     data: list[str] = []
-    end_words: list[str] = []
-    """Words that end the heredocs opened on this line."""
-    done = position = 0
-    while match := _QUOTE_OR_HEREDOC.search(text, position):
-        position = match.end()
-        if match["end_word"]:
-            end_words.append(match["end_word"])
-        elif match["line"] and end_words:
-            for word in end_words:
-                end = re.compile(rf"^[ \t]*{word}[ \t]*$", re.M).search(text, position)
-                stop = end.start() if end else len(text)
-                parts += [text[done:position], _add_placeholder(data, text[position:stop].removesuffix("\n")), "\n"]
-                done = position = stop
-                # Continue after the end word: the next body or command follows it.
-                position = end.end() if end else len(text)
-            end_words.clear()
-        else:
-            quoted = match["single"] if match["single"] is not None else match["double"]
-            if quoted is not None and len(quoted) > MAX_QUOTED:
-                parts += [text[done : match.start() + 1], _add_placeholder(data, quoted), text[position - 1]]
-                done = position
-    parts.append(text[done:])
-    return "".join(parts), data
+
+    def replace(match: re.Match[str]) -> str:
+        if match["line"]:
+            return f"{match['line']}{_add_placeholder(data, match['body'].removesuffix(chr(10)))}\n"
+        quoted = match["single"] if match["single"] is not None else match["double"]
+        if quoted is None or len(quoted) <= MAX_QUOTED:
+            return match[0]
+        return f"{match[0][0]}{_add_placeholder(data, quoted)}{match[0][0]}"
+
+    return _DATA.sub(replace, text), data
 
 
 def _add_placeholder(data: list[str], text: str) -> str:
