@@ -177,6 +177,7 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
         node, piped, folders = (stack or substitutions).pop()
         kind = node.type
         inner = None
+        latest = commands[-1] if commands else SimpleCommand(argv=[], writes=[])
         if kind == "command":
             inner = node
             redirections = _add_command(node, source, piped, folders, commands)
@@ -184,27 +185,24 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
         elif kind == "file_redirect":
             _add_redirect(node, source, commands)
         elif kind == "heredoc_body":
-            if commands:
-                commands[-1].stdin = _get_text(node, source)
+            latest.stdin = _get_text(node, source)
         elif kind == "variable_assignment" and RUNS_BY_NAME.match(_get_text(node, source)):
             commands.append(SimpleCommand(argv=["export", _get_text(node, source)], writes=[]))
             inner = node
         elif kind == "herestring_redirect":
-            if commands:
-                commands[-1].stdin = unquote(node.children[-1], source) if node.children else ""
+            latest.stdin = unquote(node.children[-1], source) if node.children else ""
             inner = node
         elif kind == "test_command":
             commands.append(SimpleCommand(argv=["test"], writes=[]))
             inner = node
         elif kind == "heredoc_start":
-            if commands:
-                commands[-1].expands_stdin = not re.search(r"['\"\\]", _get_text(node, source))
+            latest.expands_stdin = not re.search(r"['\"\\]", _get_text(node, source))
         elif kind not in ("comment", "heredoc_end"):
             stack.extend(_list_children(node, piped, folders))
         if inner is not None:
             substitutions += [(each, False, copy.copy(folders)) for each in _find_substitutions(inner)]
-        if kind == "&" and commands:
-            commands[-1].background = True
+        if kind == "&":
+            latest.background = True
     return commands
 
 
