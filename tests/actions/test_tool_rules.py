@@ -202,7 +202,10 @@ SHAPES = st.dictionaries(
 )
 
 
-@given(st.sampled_from(NAMES), st.text(max_size=60) | st.just("[" * 90_000) | SHAPES.map(json.dumps))
+@given(
+    st.sampled_from(NAMES),
+    st.text(max_size=60) | st.sampled_from(["[" * 90_000, "!" + "\n" * 90_000]) | SHAPES.map(json.dumps),
+)
 def test_no_arguments_break_the_reader(name: str, arguments: str) -> None:
     assert classify_call(name, arguments).rule
 

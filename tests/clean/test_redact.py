@@ -230,6 +230,14 @@ def test_a_secret_at_the_border_of_two_parts_is_found(at: int) -> None:
         assert clean(make_trace(say(content))).messages[0].content == content.replace(secret, mark)
 
 
+def test_neighboring_parts_are_searched_for_what_each_may_hold() -> None:
+    named, token = "PGPASSWORD=Tr0ub4dor&3", GITHUB
+    for first, second in ((named, token), (token, named)):
+        content = f"{first} {'word ' * 400}{second} {'word ' * 800}"
+        found = clean(make_trace(say(content))).messages[0].content
+        assert found.count("<SECRET:") == 2 and token not in found and named not in found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",

@@ -6,7 +6,7 @@ import re
 
 from foretrace.actions.call_facts import split_words
 
-_COMMENT = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.S)
+_FIRST_COMMENTS = re.compile(r"\A(?:\s*(?:--[^\n]*\n|/\*.*?\*/))*+", re.S)
 _NO_CODE = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|/\*(?:.*?\*/|.*)""", re.S)
 """Literals, quoted names and comments: their contents are not statements."""
 _READS = re.compile(r"\s*\(*\s*(?:SELECT|PRAGMA|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES|\.(?:tables|schema))\b", re.I)
@@ -68,9 +68,7 @@ _FULL_QUERY = re.compile(
 
 def is_read_only_sql(text: str) -> bool | None:
     """True for a query, false for a statement that changes data, `None` for text that is not SQL."""
-    head = text
-    while comment := _COMMENT.match(head):
-        head = head[comment.end() :]
+    head = _FIRST_COMMENTS.sub("", text)
     if _CHANGES.match(head):
         return False
     if not _READS.match(head):

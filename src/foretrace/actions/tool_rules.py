@@ -64,7 +64,7 @@ _AGENT_LINE = re.compile(
     re.S,
 )
 """An SWE-agent command, sent as a line of its shell."""
-_SHELL_LINE = re.compile(r"^\s*(?:%%?(?:bash|sh)\s|!)", re.M)
+_SHELL_LINE = re.compile(r"(?:\A\s*|^[ \t]*)(?:%%?(?:bash|sh)\s|!)", re.M)
 _TOOL_IN_PROGRAM = re.compile(r"\btools\.(\w{1,80})\s*\(")
 _COMMAND_IN_PROGRAM = re.compile(
     r"""\s*\{\s*["']?(?:cmd|command)["']?\s*:\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""", re.S

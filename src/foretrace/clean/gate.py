@@ -158,13 +158,11 @@ def _merge(windows: list[Suspect]) -> list[Suspect]:
         near = merged and merged[-1].text == window.text and window.start <= merged[-1].end
         if near and _is_part(merged[-1]) == _is_part(window) and window.end - merged[-1].start <= _WINDOW:
             last = merged[-1]
-            merged[-1] = Suspect(
-                window.text,
-                last.start,
-                max(last.end, window.end),
-                last.has_name or window.has_name,
-                max(last.tokens_end, window.tokens_end),
-                last.has_blob or window.has_blob,
+            merged[-1] = last._replace(
+                end=max(last.end, window.end),
+                has_name=last.has_name or window.has_name,
+                tokens_end=max(last.tokens_end, window.tokens_end),
+                has_blob=last.has_blob or window.has_blob,
             )
         else:
             merged.append(window)

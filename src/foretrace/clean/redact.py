@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -132,7 +132,7 @@ class Redactor:
         except TooSlowError:
             return "(not shown: it could not be looked through for secrets)"
         plan = merge(text, [*found.secrets, *find_user_names(text, found.home_names)])
-        return _replace(text, plan, Numbering())[0]
+        return _replace(text, plan, Numbering().replace)[0]
 
     def count_types(self, texts: Sequence[str]) -> dict[int, Counter[str]]:
         """What would be taken out of texts: counts by type, by the index of the text; texts without any are left out.
@@ -285,15 +285,17 @@ def _list_known(found: Iterable[Found]) -> dict[str, str]:
     return known
 
 
-def _replace(text: str, plan: Sequence[Found], numbering: Numbering) -> tuple[str, list[tuple[int, int, int, int]]]:
-    """The text with placeholders, and the old and new start and end of each."""
+def _replace(
+    text: str, plan: Sequence[Found], make_mark: Callable[[str, str], str]
+) -> tuple[str, list[tuple[int, int, int, int]]]:
+    """The text with the mark of each type and value in its place, and the old and new start and end of each."""
     parts: list[str] = []
     moves: list[tuple[int, int, int, int]] = []
     at = length = 0
     for found in plan:
         parts.append(text[at : found.start])
         length += found.start - at
-        mark = numbering.replace(found.type, found.value)
+        mark = make_mark(found.type, found.value)
         parts.append(mark)
         moves.append((found.start, found.end, length, length + len(mark)))
         length += len(mark)
@@ -304,7 +306,7 @@ def _replace(text: str, plan: Sequence[Found], numbering: Numbering) -> tuple[st
 
 def _rewrite(trace: Trace, plans: dict[str, list[Found]]) -> Trace:
     numbering = Numbering()
-    replaced = {text: _replace(text, plan, numbering) for text, plan in plans.items()}
+    replaced = {text: _replace(text, plan, numbering.replace) for text, plan in plans.items()}
     counts: Counter[str] = Counter()
     total: Counter[str] = Counter()
 
@@ -336,13 +338,8 @@ def _rewrite(trace: Trace, plans: dict[str, list[Found]]) -> Trace:
 
 def _redact_identity(text: str, plan: Sequence[Found]) -> str:
     """A key or id with a digest in place of each secret, so that it stays the same everywhere."""
-    parts: list[str] = []
-    at = 0
-    for found in plan:
-        if not _is_placeholder(found.value) and found.type != USER_NAME:
-            parts += [text[at : found.start], f"{found.type}-{digest(found.value)}"]
-            at = found.end
-    return "".join([*parts, text[at:]])
+    secrets = [found for found in plan if not _is_placeholder(found.value) and found.type != USER_NAME]
+    return _replace(text, secrets, lambda type, value: f"{type}-{digest(value)}")[0]
 
 
 def _move(moves: Sequence[tuple[int, int, int, int]], offset: int, *, is_end: bool) -> int:

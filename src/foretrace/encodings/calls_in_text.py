@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import re
 from collections.abc import Sequence
 
@@ -87,14 +86,15 @@ def hide_calls(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def leave_out_held(calls: Sequence[ToolCall], spans: Sequence[tuple[int, int]]) -> list[ToolCall]:
-    """The calls that do not begin in these spans: an argument, or code, may contain any text."""
-    ordered = sorted(spans)
-    reaches = list(itertools.accumulate((end for _, end in ordered), max))
+    """The calls, given in order, that do not begin in these spans: an argument, or code, may contain any text."""
+    waiting = sorted(spans, reverse=True)
     kept: list[ToolCall] = []
+    reach = -1
     for call in calls:
         start = call.span[0] if call.span else -1
-        index = bisect.bisect_right(ordered, start, key=lambda span: span[0]) - 1
-        if index < 0 or reaches[index] <= start:
+        while waiting and waiting[-1][0] <= start:
+            reach = max(reach, waiting.pop()[1])
+        if reach <= start:
             kept.append(call)
     return kept
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_STRING = re.compile(r'\\.|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WINDOW = 4096
 _MAX_REPAIRED = 64 * 1024
@@ -122,16 +122,9 @@ def _repair(text: str) -> JsonArguments:
 
 def _is_cut_off(text: str) -> bool:
     """Whether the text ends inside the object: in a string, or with an open bracket."""
-    if not text.rstrip().endswith("}"):
-        return True
-    depth, quoted = 0, False
-    for match in _TOKEN.finditer(text):
-        mark = match.group()
-        if mark == '"':
-            quoted = not quoted
-        elif not quoted and len(mark) == 1:
-            depth += 1 if mark in "{[" else -1
-    return quoted or depth > 0
+    bare = _STRING.sub("", text)
+    is_open = bare.count("{") + bare.count("[") > bare.count("}") + bare.count("]")
+    return not text.rstrip().endswith("}") or '"' in bare or is_open
 
 
 def _replace_lone_surrogates(text: str) -> str | None:

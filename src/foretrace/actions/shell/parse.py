@@ -57,12 +57,14 @@ _WORD_NODES = split_words(
 )
 
 
-_QUOTE_OR_HEREDOC = re.compile(
+_DATA = re.compile(
     r"\\."  # an escaped character
-    r"|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\"|<<-?[ \t]*(?P<quote>['\"]?)(?P<end_word>\w+)(?P=quote)"
-    r"(?!<)|(?P<line>\n)",
-    re.S,
+    r"|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\""
+    r"|(?P<line><<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)(?!<)[^\n]*\n)"
+    r"(?P<body>.*?)(?=^[ \t]*(?P=end)[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
+"""A quoted text, or a heredoc: the rest of its line, and its body up to the end word."""
 _PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
 MAX_QUOTED = 200
 """Most characters of a quoted text that stays in place."""
@@ -175,6 +177,7 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
         node, piped, folders = (stack or substitutions).pop()
         kind = node.type
         inner = None
+        latest = commands[-1] if commands else SimpleCommand(argv=[], writes=[])
         if kind == "command":
             inner = node
             redirections = _add_command(node, source, piped, folders, commands)
@@ -182,27 +185,24 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
         elif kind == "file_redirect":
             _add_redirect(node, source, commands)
         elif kind == "heredoc_body":
-            if commands:
-                commands[-1].stdin = _get_text(node, source)
+            latest.stdin = _get_text(node, source)
         elif kind == "variable_assignment" and RUNS_BY_NAME.match(_get_text(node, source)):
             commands.append(SimpleCommand(argv=["export", _get_text(node, source)], writes=[]))
             inner = node
         elif kind == "herestring_redirect":
-            if commands:
-                commands[-1].stdin = unquote(node.children[-1], source) if node.children else ""
+            latest.stdin = unquote(node.children[-1], source) if node.children else ""
             inner = node
         elif kind == "test_command":
             commands.append(SimpleCommand(argv=["test"], writes=[]))
             inner = node
         elif kind == "heredoc_start":
-            if commands:
-                commands[-1].expands_stdin = not re.search(r"['\"\\]", _get_text(node, source))
+            latest.expands_stdin = not re.search(r"['\"\\]", _get_text(node, source))
         elif kind not in ("comment", "heredoc_end"):
             stack.extend(_list_children(node, piped, folders))
         if inner is not None:
             substitutions += [(each, False, copy.copy(folders)) for each in _find_substitutions(inner)]
-        if kind == "&" and commands:
-            commands[-1].background = True
+        if kind == "&":
+            latest.background = True
     return commands
 
 
@@ -365,31 +365,17 @@ def elide(text: str) -> tuple[str, list[str]]:
 
     The time to parse hostile text grows with the square of its length. Honest commands are long because of data.
     """
-    parts: list[str] = []
     data: list[str] = []
-    end_words: list[str] = []
-    """Words that end the heredocs opened on this line."""
-    done = position = 0
-    while match := _QUOTE_OR_HEREDOC.search(text, position):
-        position = match.end()
-        if match["end_word"]:
-            end_words.append(match["end_word"])
-        elif match["line"] and end_words:
-            for word in end_words:
-                end = re.compile(rf"^[ \t]*{word}[ \t]*$", re.M).search(text, position)
-                stop = end.start() if end else len(text)
-                parts += [text[done:position], _add_placeholder(data, text[position:stop].removesuffix("\n")), "\n"]
-                done = position = stop
-                # Continue after the end word: the next body or command follows it.
-                position = end.end() if end else len(text)
-            end_words.clear()
-        else:
-            quoted = match["single"] if match["single"] is not None else match["double"]
-            if quoted is not None and len(quoted) > MAX_QUOTED:
-                parts += [text[done : match.start() + 1], _add_placeholder(data, quoted), text[position - 1]]
-                done = position
-    parts.append(text[done:])
-    return "".join(parts), data
+
+    def replace(match: re.Match[str]) -> str:
+        if match["line"]:
+            return f"{match['line']}{_add_placeholder(data, match['body'].removesuffix(chr(10)))}\n"
+        quoted = match["single"] if match["single"] is not None else match["double"]
+        if quoted is None or len(quoted) <= MAX_QUOTED:
+            return match[0]
+        return f"{match[0][0]}{_add_placeholder(data, quoted)}{match[0][0]}"
+
+    return _DATA.sub(replace, text), data
 
 
 def _add_placeholder(data: list[str], text: str) -> str:
