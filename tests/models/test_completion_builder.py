@@ -74,6 +74,7 @@ def test_a_text_that_is_cut_anywhere_is_spelled_also_where_bytes_are_no_characte
 def test_a_character_is_in_the_last_of_its_tokens() -> None:
     assert align_token_texts("a✅b", ["a", "\ufffd", "\ufffd", "b"]) == ("a", "", "✅", "b")
     assert align_token_texts("a✅b", ["a", "", "✅", "b"]) == ("a", "", "✅", "b")
+    assert align_token_texts("✅é", ["\ufffd"] * 5) == ("", "", "", "✅", "é")
     assert align_token_texts("it’s", ["it", "\ufffd", "\ufffd\ufffds"]) == ("it", "", "’s")
     assert align_token_texts("it’s", ["it", "", "\ufffd\ufffds"]) == ("it", "", "’s"), "corrected in part"
 

@@ -90,8 +90,9 @@ def test_of_two_that_build_into_one_folder_the_later_one_wins(place: str) -> Non
     assert objects.get("manifest.json").data == b'{"of": "True"}'  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("limit", [3, None])
 def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
-    place: str, rows: FileRows, tmp_path: Path
+    place: str, rows: FileRows, tmp_path: Path, limit: int | None
 ) -> None:
     objects = open_objects(Address("memory", "bucket/t"))
     import_rows(SweSmith(), [rows], tmp_path / "t")
@@ -104,7 +105,7 @@ def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
     with open_traces_for_writing(place) as (folder, publish):
         assert publish is not None and objects.get("manifest.json").data == b"\n"  # type: ignore[union-attr]
         import_rows(SweSmith(), [rows], place)
-        import_rows(SweSmith(), [rows], folder, limit=3)
+        import_rows(SweSmith(), [rows], folder, limit=limit)
         with pytest.raises(StoreError, match="another process has written it, so this one stops; what it published"):
             publish()
     with open_traces_for_reading(place) as copy:

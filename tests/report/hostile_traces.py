@@ -11,11 +11,9 @@ from foretrace.core.trace import (
     Message,
     Outcome,
     Parent,
-    Part,
     Provenance,
     Sampled,
     Task,
-    TestCounts,
     ToolCall,
     ToolSpec,
     Trace,
@@ -43,33 +41,30 @@ def make_trace(messages: tuple[Message, ...], key: str = "k", **given: Any) -> T
 
 
 def make_hostile_trace() -> Trace:
-    """Markup in every text of the record, and keys of objects that mean something to a script."""
+    """Markup, colors and directions of text in a turn, sampled tokens, and keys of objects that mean something to a
+    script. Every field of a record: `hostile_fields.make_filled_trace`."""
     arguments = json.dumps({"command": MARKUP, "__proto__": {"polluted": 1}, "constructor": MARKUP, "path": MARKUP})
-    call = ToolCall(id=MARKUP, name=MARKUP, arguments=arguments, error=MARKUP, repairs=(MARKUP,))
-    lone = ToolCall(id="c2", name="bash", arguments='{"command": "echo \\ud800 \\u2028"}')
-    edit = ToolCall(id="c3", name="edit", arguments=json.dumps({"old_string": MARKUP, "new_string": f"{MARKUP}\nx"}))
-    patch = ToolCall(id="c4", name="apply_patch", arguments=f"*** Begin Patch\n@@\n-{MARKUP}\n+{MARKUP}")
-    logprobs = (-0.1, -30.0, float("-inf"))
-    sampled = Sampled(token_ids=(1, 2, 3), logprobs=logprobs, prompt_token_ids=(7, 8), finish_reason=MARKUP)
-    said: dict[str, Any] = {"content": f"{MARKUP}\n{ANSI}\n{RTL}", "reasoning": MARKUP, "sampled": sampled}
-    said |= {"tool_calls": (call, lone, edit, patch), "extra": {"__proto__": MARKUP}}
-    answer: dict[str, Any] = {"content": f"{MARKUP}\n{ANSI}", "tool_call_ids": (MARKUP,), "is_error": True}
-    failed = {"error": Failure(kind=MARKUP, message=MARKUP), "tests": TestCounts(passed=1, total=2)}
-    origin: dict[str, Any] = dict.fromkeys(("source", "agent", "model", "protocol", "license", "revision"), MARKUP)
-    return make_trace(
-        (
-            Message(role="system", author="environment", content=MARKUP),
-            Message(role="user", author="user", content=MARKUP, parts=(Part(type=MARKUP, ref=MARKUP),)),
-            Message(role="assistant", author="model", **said),
-            Message(role="tool", author="environment", **answer),
-            Message(role="tool", author="environment", content=MARKUP, injected=True, prefix=MARKUP),
+    said = Message(
+        role="assistant",
+        author="model",
+        content=f"{MARKUP}\n{ANSI}\n{RTL}",
+        reasoning=MARKUP,
+        tool_calls=(ToolCall(id=MARKUP, name=MARKUP, arguments=arguments, error=MARKUP, repairs=(MARKUP,)),),
+        sampled=Sampled(
+            token_ids=(1, 2, 3), logprobs=(-0.1, -30.0, float("-inf")), prompt_token_ids=(7, 8), finish_reason=MARKUP
         ),
+        extra={"__proto__": MARKUP},
+    )
+    result = Message(
+        role="tool", author="environment", content=f"{MARKUP}\n{ANSI}", tool_call_ids=(MARKUP,), is_error=True
+    )
+    return make_trace(
+        (Message(role="user", author="user", content=MARKUP), said, result),
         key=f"hostile/{MARKUP}/7",
         task=Task(id=MARKUP, group=MARKUP, statement=MARKUP),
         tools=(ToolSpec(name=MARKUP, description=MARKUP, parameters=MARKUP),),
-        outcome=Outcome(success=False, exit_reason=MARKUP, **failed),
-        provenance=Provenance(origin="generated", sampling={MARKUP: MARKUP, "__proto__": 1}, **origin),
-        parent=Parent(key=MARKUP, call_id=MARKUP),
+        outcome=Outcome(success=False, exit_reason=MARKUP, error=Failure(kind=MARKUP, message=MARKUP)),
+        provenance=Provenance(origin="generated", source=MARKUP),
         extra={MARKUP: MARKUP},
     )
 
@@ -92,10 +87,19 @@ def make_long_trace(steps: int, key: str = "long") -> Trace:
 def make_odd_traces() -> list[Trace]:
     """All of them, with one of 5 MB, one without a message, a child of the long one, and one of odd numbers."""
     wide = Message(role="assistant", author="model", content="x" * 5_000_000)
-    done = Message(role="assistant", author="model", content="done <SECRET:key-1>")
-    child = make_trace((done,), "child", parent=Parent(key="long", call_id="c20"))
-    plain = make_long_trace(1000), make_trace((wide,), "wide"), make_trace((), "empty")
-    return [make_hostile_trace(), *plain, child, make_odd_numbers()]
+    child = make_trace(
+        (Message(role="assistant", author="model", content="done <SECRET:key-1>"),),
+        "child",
+        parent=Parent(key="long", call_id="c20"),
+    )
+    return [
+        make_hostile_trace(),
+        make_long_trace(1000),
+        make_trace((wide,), "wide"),
+        make_trace((), "empty"),
+        child,
+        make_odd_numbers(),
+    ]
 
 
 def make_odd_numbers() -> Trace:

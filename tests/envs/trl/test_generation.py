@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from envs.tokenizer import demo_tokenizer
 from foretrace.core.completion import Request, Sampling
 from foretrace.core.errors import UsageError
-from foretrace.envs.trl.generation import Generation, make_completion
+from foretrace.envs.trl.generation import Generation, RequestBatcher, make_completion
 
 
 def request(longest: int = 100) -> Request:
@@ -34,3 +35,16 @@ def test_a_completion_ends_at_a_stop_sequence_an_end_or_its_limit():
     assert (completion.finish, completion.token_ids) == ("stop", tuple(ids))
     with pytest.raises(UsageError, match="2 ids and 1 logprobs"):
         make_completion(request(), Generation([5, 6], [-1.0]), demo_tokenizer())
+
+
+def test_a_batch_is_in_the_order_of_the_episodes():
+    async def ask() -> list[int]:
+        batcher = RequestBatcher(2)
+        asked = [asyncio.create_task(batcher.ask(number, request())) for number in (1, 0)]
+        await asyncio.sleep(0)
+        numbers = [one.number for one in batcher.batches.get_nowait() or ()]
+        for task in asked:
+            task.cancel()
+        return numbers
+
+    assert asyncio.run(ask()) == [0, 1]
