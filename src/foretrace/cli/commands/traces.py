@@ -38,20 +38,18 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
     from foretrace.api.traces import run_import
     from foretrace.cli.display.imports import show_import
     from foretrace.engines.processes import usable_cores
-    from foretrace.registry import is_own_source, is_path, split_input
+    from foretrace.registry import is_own_source, split_input
     from foretrace.sources.report import check_import
 
-    source, paths = split_input(source, paths)
-    given = [source, *paths] if is_path(source) else paths
+    source, given = split_input(source, paths)
     output.interrupt_message = f"interrupted; nothing was imported into {write_place(out)}"
     if settings["engine"] == "processes":
         settings["workers"] = settings["workers"] or usable_cores()
-    if given and (given != paths or is_own_source(source)) and not any("://" in path for path in given):
+    if given and is_own_source(source) and not any("://" in path for path in given):
         output.stay_small()
     with _keep_stdin(given) as files, output.progress("opening the input") as progress:
-        source = "auto" if given != paths else source
-        given_all = {**settings, "source": source, "inputs": files, "out": out, "progress": progress}
-        report, label = run_import(given_all)
+        settings |= {"source": source, "inputs": files, "out": out, "progress": progress}
+        report, label = run_import(settings)
     output.interrupt_message = f"interrupted; the import into {write_place(out)} is done"
     show_import(output, report, label, out)
     check_import(report, label, out)
