@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.cli.display import show
 from foretrace.cli.output import Output, ProgressDisplay
 from foretrace.core.errors import Setting, UsageError, count_things
 from foretrace.core.places import find_address, make_local_path, write_place
@@ -55,7 +56,6 @@ def build(
 
     from foretrace.api.datasets import build
     from foretrace.api.evaluation import REFERENCES
-    from foretrace.cli.display import show
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.engines.processes import usable_cores
 
@@ -194,8 +194,6 @@ def push(output: Output, dataset: Path, **settings: Any) -> None:
     Up to four repositories of --org, or one, --repo; the token comes from the environment (HF_TOKEN).
     """
     import msgspec
-
-    from foretrace.cli.display import show
 
     pushed = _push(output, dataset, **settings)
     if not output.write_json({"dry_run": settings["dry_run"], "repositories": msgspec.to_builtins(pushed)}):

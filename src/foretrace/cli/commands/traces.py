@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from foretrace.cli.display import show_plugins
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import find_address, write_place
@@ -234,7 +235,6 @@ def export(
 
 def sources(output: Output) -> None:
     """List what `import` and `build` can read."""
-    from foretrace.cli.display import show_plugins
     from foretrace.registry import describe_plugins
 
     found = describe_plugins("source")
