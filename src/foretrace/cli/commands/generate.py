@@ -43,7 +43,7 @@ def generate(
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
     """
     from foretrace.api.generation import generate
-    from foretrace.cli.display.generate import StatusDisplay, show_report
+    from foretrace.cli.display.generate import StatusDisplay, show_generated
     from foretrace.registry import load_usable_problems, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
@@ -69,9 +69,9 @@ def generate(
             if display.failure_report is not None:
                 progress.stop()
                 output.note(f"what was finished is kept in {out}; the same command goes on from there")
-                show_report(output, display.failure_report, out, left_out)
+                show_generated(output, display.failure_report, out, left_out)
             raise
-    show_report(output, report, out, left_out)
+    show_generated(output, report, out, left_out)
     counts = report.counts
     if counts.done and not counts.judged:
         kind, message = next(iter(counts.examples.items()))

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretrace.cli.display import show_plugins
+from foretrace.cli.display import show_plugins, show_report
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import find_address, write_place
@@ -80,7 +80,7 @@ def scrub(output: Output, traces: Path, *, out: Path, **settings: Any) -> None:
     output.interrupt_message = (
         f"interrupted; what was sealed so far is kept in {out}, the same command goes on from there"
     )
-    output.show(output.work(f"scrubbing {traces}", scrub, traces, out=out, **settings))
+    show_report(output, output.work(f"scrubbing {traces}", scrub, traces, out=out, **settings))
 
 
 def label(output: Output, traces: Path, **settings: Any) -> None:
@@ -96,7 +96,7 @@ def label(output: Output, traces: Path, **settings: Any) -> None:
     if find_address(traces) is None:
         output.warn_unsealed(traces)
     output.interrupt_message = f"interrupted; nothing was written to {write_place(out or review)}"
-    output.show(output.work(f"labeling {write_place(traces)}", label_folder, traces, **settings))
+    show_report(output, output.work(f"labeling {write_place(traces)}", label_folder, traces, **settings))
 
 
 def show(
@@ -208,7 +208,7 @@ def view(
         import webbrowser
 
         webbrowser.open(Path(report.page).resolve().as_uri())
-    output.show(report, {"inputs": [str(path) for path in inputs]})
+    show_report(output, report, {"inputs": [str(path) for path in inputs]})
 
 
 def export(
@@ -230,7 +230,7 @@ def export(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "
             "and are not training data"
         )
-    output.show(report)
+    show_report(output, report)
 
 
 def sources(output: Output) -> None:
