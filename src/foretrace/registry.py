@@ -208,18 +208,19 @@ def is_own_source(text: str) -> bool:
 
 
 def split_input(source: Any, inputs: Any) -> tuple[Any, list[Any]]:
-    """Source and inputs, with the file of `SOURCE=FILE` among the inputs."""
+    """Source and inputs, whichever way they are named: `SOURCE=FILE`, or an input in place of the source."""
     listed = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*inputs]
-    name, equals, path = source.partition("=") if isinstance(source, str) else (source, "", "")
-    if not equals or split_source(name)[0] not in (AUTO, *plugin_names("source")):
-        return source, listed
-    if not path:
-        raise UsageError(f"{source!r}: no file behind the equals sign")
-    return name, [path, *listed]
+    if isinstance(source, str):
+        name, equals, path = source.partition("=")
+        if equals and split_source(name)[0] in (AUTO, *plugin_names("source")):
+            if not path:
+                raise UsageError(f"{source!r}: no file behind the equals sign")
+            return name, [path, *listed]
+    is_input = isinstance(source, Path) or (isinstance(source, str) and _is_input(source))
+    return (AUTO, [source, *listed]) if is_input else (source, listed)
 
 
-def is_path(text: str) -> bool:
-    """Whether a text in place of a source's name is an input instead, so that the source was omitted."""
+def _is_input(text: str) -> bool:
     if text == "-" or "://" in text:
         return True
     if split_source(text)[0] in (AUTO, *plugin_names("source")):
@@ -276,7 +277,7 @@ class OpenedInputs(NamedTuple):
 
 
 def open_inputs(
-    source: str | Source | FileSource,
+    source: str | Path | Source | FileSource,
     inputs: str | Path | Rows | Sequence[str | Path | Rows],
     *,
     hub: Mapping[str, str | None],
@@ -291,21 +292,21 @@ def open_inputs(
         options: Options of the source itself, e.g. `columns`.
         since: ISO 8601 date; session files that were last changed before are left out.
     """
-    given = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*cast("Any", inputs)]
+    named, given = split_input(source, inputs)
     listed = [path for each in given for path in _expand_pattern(each)]
-    if source == AUTO:
+    if named == AUTO:
         _refuse_given(options, " is for a source that is named: name it in the place of auto")
         if any(map(_find_dataset, listed)) or (hub.get("repo") and not listed):
             return _recognize_datasets(listed, hub)
     else:
-        source, split = _open_source(source, hub.get("split"), options)
+        named, split = _open_source(named, hub.get("split"), options)
         hub = {**hub, "split": split}
-        if not reads_files(source):
-            rows = _tell_apart(_open_rows(cast("Source", source), listed, hub))
+        if not reads_files(named):
+            rows = _tell_apart(_open_rows(cast("Source", named), listed, hub))
             label = rows[0].label if len(rows) == 1 else f"{len(rows)} files"
-            return OpenedInputs([SourceInputs(source, rows=rows)], label)
+            return OpenedInputs([SourceInputs(named, rows=rows)], label)
     _refuse_given(hub, " is for rows on the Hub; name local files or folders, or a source of rows")
-    return _open_found(source, _check_paths(listed), since, progress)
+    return _open_found(named, _check_paths(listed), since, progress)
 
 
 def _open_source(

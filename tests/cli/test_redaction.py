@@ -64,6 +64,8 @@ def test_without_redaction_it_says_so(run: Run) -> None:
     assert run("scrub t --out c --json").json["redacted"] == {"github_token": 8, "user_name": 4}
     assert SECRET.encode() not in everything_in("c")
     assert "foretrace view c2\n" in run("scrub t --out c2").out
+    run("build chat=rows.jsonl --out d --no-redact --no-statistical-gates")
+    assert SECRET.encode() in everything_in("d-traces")
 
 
 @pytest.mark.usefixtures("rows")

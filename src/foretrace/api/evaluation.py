@@ -337,16 +337,14 @@ def verify(
         raise UsageError(Setting(server.list_settings_except()[0]), " is for ", Setting("model"))
     if (model is None) == (scores is None):
         raise UsageError("verify takes either ", Setting("model"), " or ", Setting("scores"))
-    asking, report_to = Asking(concurrency=concurrency, max_tokens=max_tokens), progress or ignore_progress
-    allowed = {"allow_other_version": allow_other_version}
-    if scores is not None:
-        report = add_scores(predictions, dataset, out, make_local_path(scores), **allowed)
+    asking = Asking(concurrency=concurrency, max_tokens=max_tokens)
+    allowed: Any = {"allow_other_version": allow_other_version}
+    if model is None:
+        report = add_scores(predictions, dataset, out, make_local_path(scores or ""), **allowed)
     else:
-        assert model is not None
+        allowed["progress"] = progress or ignore_progress
         report = run_with_model(
-            model,
-            server,
-            lambda asked: verify_predictions(predictions, dataset, out, asked, asking, **allowed, progress=report_to),
+            model, server, lambda asked: verify_predictions(predictions, dataset, out, asked, asking, **allowed)
         )
     return msgspec.structs.replace(report, dataset=str(dataset))
 

@@ -50,9 +50,7 @@ def run_with_model(
     made = make_model(model, server) if isinstance(model, str) else model
 
     async def run() -> _Result:
-        try:
+        async with closing_all(made):
             return await work(made)
-        finally:
-            await made.close()
 
     return run_in_event_loop(run)

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretrace.api.event_loop import closing_all, run_in_event_loop
 from foretrace.core.errors import Setting, StoreError, UsageError, find_first_line
 from foretrace.core.places import make_local_path
-from foretrace.core.progress import ignore_progress
+from foretrace.core.progress import ProgressFunc, ignore_progress
 
 if TYPE_CHECKING:
-    from foretrace.core.progress import ProgressFunc
     from foretrace.evaluation.prediction_service import PredictionService, ServiceCounts
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.models.base import Server
@@ -67,7 +67,6 @@ def serve(
         ModelError: the model server cannot be reached.
         StoreError: the socket cannot be opened.
     """
-    from foretrace.api.event_loop import run_in_event_loop
     from foretrace.api.guessers import make_guesser
     from foretrace.episodes.proposers import Situation
     from foretrace.evaluation.predict_with_model import ModelSettings
@@ -94,15 +93,13 @@ def serve(
             )
 
         async def listen() -> ServiceCounts:
-            try:
+            async with closing_all(guesser):
                 await guesser.start()
                 with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: still report what was served
                     if opened is None:
                         await _serve_stdin(make_service, report_ready)
                     else:
                         await _serve_socket(make_service, opened, report_ready)
-            finally:
-                await guesser.close()
             return counts
 
         return run_in_event_loop(listen)

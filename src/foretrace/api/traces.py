@@ -114,21 +114,16 @@ def import_source(
 def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     """`import_source` with its arguments as a mapping; also returns the name of the input."""
     from foretrace.clean.redact import make_redactor
-    from foretrace.registry import AUTO, is_path, open_inputs, split_input
+    from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
 
     def pick(names: str) -> dict[str, Any]:
         return {name: given[name] for name in names.split()}
 
-    source: Any = given["source"]
-    inputs: Any = given["inputs"]
     progress: ProgressFunc = given["progress"] or ignore_progress
-    source, inputs = split_input(source, inputs)
     where = make_engine(given["engine"], given["workers"], given["ray_address"])
-    if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
-        source, inputs = AUTO, [source, *inputs]
     hub, options = pick("split revision repo"), pick("columns license call_pattern")
-    opened = open_inputs(source, inputs, hub=hub, options=options, since=given["since"], progress=progress)
+    opened = open_inputs(**pick("source inputs since"), hub=hub, options=options, progress=progress)
     cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])
     progress(f"importing {opened.label}", 0, None)
     settings = pick("limit since replace shards")

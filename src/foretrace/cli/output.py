@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import re
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
-    import msgspec
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
@@ -96,27 +94,6 @@ class Output:
         """Call a function with a `progress` callback that shows its progress, and return its result."""
         with self.progress(doing) as progress:
             return function(*inputs, **settings, progress=progress)
-
-    def show(
-        self,
-        report: msgspec.Struct,
-        facts: dict[str, Any] | None = None,
-        *inputs: Any,
-        file: Path | None = None,
-        **how: Any,
-    ) -> None:
-        """Print a report (`inputs` and `how` go to the function that prints it), or under `--json` all of it after the
-        facts of the call, which may go to a file too."""
-        import msgspec
-
-        found = {**(facts or {}), **msgspec.to_builtins(report)}
-        if file is not None:
-            from foretrace.core.files import replace_file
-
-            replace_file(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
-        if not self.write_json(found):
-            # Imported by name, because the display modules import this one.
-            importlib.import_module("foretrace.cli.display").show(self, report, *inputs, **how)
 
     def write_json(self, data: Any) -> bool:
         """Under `--json`, write the data as one object and return True."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.cli.display import print_report
 from foretrace.cli.output import Output, ProgressDisplay
 from foretrace.core.errors import Setting, UsageError, count_things
 from foretrace.core.places import find_address, make_local_path, write_place
@@ -55,7 +56,6 @@ def build(
 
     from foretrace.api.datasets import build
     from foretrace.api.evaluation import REFERENCES
-    from foretrace.cli.display import show
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.engines.processes import usable_cores
 
@@ -89,13 +89,13 @@ def build(
     if settings["references"]:
         facts["references"] = list(REFERENCES)
     if not output.json:
-        show(output, report, out)
+        print_report(output, report, out)
     if push is not None:
         where = {"repo" if "/" in push else "org": push}
         pushed = _push(output, out, **where, private=private, allow_undecided=allow_undecided)
         facts["repositories"] = msgspec.to_builtins(pushed)
         if not output.json:
-            show(output, pushed)
+            print_report(output, pushed)
     output.write_json(facts)
 
 
@@ -195,11 +195,9 @@ def push(output: Output, dataset: Path, **settings: Any) -> None:
     """
     import msgspec
 
-    from foretrace.cli.display import show
-
     pushed = _push(output, dataset, **settings)
     if not output.write_json({"dry_run": settings["dry_run"], "repositories": msgspec.to_builtins(pushed)}):
-        show(output, pushed)
+        print_report(output, pushed)
 
 
 def _push(output: Output, dataset: Path, **settings: Any) -> PushReport:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from foretrace.cli.display import show_report
 from foretrace.cli.output import Output
 from foretrace.core.errors import ModelError, Setting, UsageError, count_things
 
@@ -29,7 +30,7 @@ def ceiling(output: Output, traces: Path, *, workers: int | None = None, **setti
 
     output.warn_unsealed(traces)
     report = output.work(f"measuring {traces}", ceiling, traces, workers=workers or usable_cores(), **settings)
-    output.show(report, {"traces_folder": str(traces)})
+    show_report(output, report, {"traces_folder": str(traces)})
 
 
 def effects(
@@ -69,7 +70,7 @@ def effects(
     output.warn_unsealed(traces)
     replaced = out.exists()
     found = output.work(f"reading {traces}", effects, traces, out)
-    output.show(found, {"file": str(out), "replaced": replaced}, out, replaced=replaced)
+    show_report(output, found, {"file": str(out), "replaced": replaced}, out, replaced=replaced)
 
 
 def _check_calls(output: Output, check: str, manifest: Path | None, allow: Sequence[str]) -> None:
@@ -78,12 +79,12 @@ def _check_calls(output: Output, check: str, manifest: Path | None, allow: Seque
 
     seen = None if manifest is None else read_manifest(manifest)
     if check != "-":
-        output.show(check_call(_read_call(check), manifest=seen, allow=allow))
+        show_report(output, check_call(_read_call(check), manifest=seen, allow=allow))
         return
     output.json = True
     for line in sys.stdin:
         try:
-            output.show(check_call(_read_call(line), manifest=seen, allow=allow))
+            show_report(output, check_call(_read_call(line), manifest=seen, allow=allow))
         except UsageError as error:
             output.write_json({"error": str(error)})
 
@@ -109,7 +110,7 @@ def predict(output: Output, dataset: Path, *, out: Path, **settings: Any) -> Non
         else f"interrupted; what was answered is kept beside {out}, the same command goes on from there"
     )
     report = output.work(f"predicting {dataset}", predict, dataset, out=out, **settings)
-    output.show(report, {"dataset": str(dataset)})
+    show_report(output, report, {"dataset": str(dataset)})
 
 
 def verify(output: Output, inputs: Sequence[Path], *, pairs: bool = False, **settings: Any) -> None:
@@ -144,7 +145,7 @@ def verify(output: Output, inputs: Sequence[Path], *, pairs: bool = False, **set
     except ModelError:
         output.note("what was answered is kept, the same command goes on")
         raise
-    output.show(report)
+    show_report(output, report)
 
 
 def score(
@@ -182,7 +183,7 @@ def score(
                 raise UsageError(Setting(unfit[0]), f" is for predictions; {predictions} holds scores of pairs")
             report = score_pairs(predictions, dataset, **settings)
     facts = {"predictions": str(predictions), "dataset": str(dataset)}
-    output.show(report, facts, predictions, file=out, **how)
+    show_report(output, report, facts, predictions, file=out, **how)
 
 
 def replay(
@@ -207,7 +208,7 @@ def replay(
 
     output.warn_unsealed(traces)
     report = output.work(f"replaying {traces}", replay, traces, predictions, **settings)
-    output.show(report, {"traces_folder": str(traces), "predictions": str(predictions)}, file=out)
+    show_report(output, report, {"traces_folder": str(traces), "predictions": str(predictions)}, file=out)
 
 
 def serve(output: Output, predictor: str, dataset: Path, **settings: Any) -> None:

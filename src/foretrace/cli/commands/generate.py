@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.cli.display import show_plugins
+from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output, ProgressDisplay
 from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 
@@ -41,7 +43,7 @@ def generate(
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
     """
     from foretrace.api.generation import generate
-    from foretrace.cli.display.generate import StatusDisplay, show_report
+    from foretrace.cli.display.generate import StatusDisplay, show_generated
     from foretrace.registry import load_usable_problems, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
@@ -67,9 +69,9 @@ def generate(
             if display.failure_report is not None:
                 progress.stop()
                 output.note(f"what was finished is kept in {out}; the same command goes on from there")
-                show_report(output, display.failure_report, out, left_out)
+                show_generated(output, display.failure_report, out, left_out)
             raise
-    show_report(output, report, out, left_out)
+    show_generated(output, report, out, left_out)
     counts = report.counts
     if counts.done and not counts.judged:
         kind, message = next(iter(counts.examples.items()))
@@ -78,7 +80,6 @@ def generate(
 
 def list_problems(output: Output) -> None:
     """List the problem sets that `check` can read."""
-    from foretrace.cli.display import show_plugins
     from foretrace.registry import describe_plugins
 
     found = describe_plugins("problems")
@@ -231,7 +232,6 @@ def doctor(
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
     from foretrace.cli.display.generate import show_sandbox
-    from foretrace.cli.options import write_flag
     from foretrace.doctor import examine_sandbox
 
     with output.progress(f"testing the sandbox {names}"):
@@ -249,7 +249,6 @@ def _examine_model(
     import asyncio
 
     from foretrace.cli.display.generate import show_model
-    from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
     from foretrace.doctor import ModelReport, examine_model
     from foretrace.registry import make_model, make_sandbox

@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from foretrace.cli.display import show_plugins, show_report
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import find_address, write_place
@@ -38,20 +39,18 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
     from foretrace.api.traces import run_import
     from foretrace.cli.display.imports import show_import
     from foretrace.engines.processes import usable_cores
-    from foretrace.registry import is_own_source, is_path, split_input
+    from foretrace.registry import is_own_source, split_input
     from foretrace.sources.report import check_import
 
-    source, paths = split_input(source, paths)
-    given = [source, *paths] if is_path(source) else paths
+    source, given = split_input(source, paths)
     output.interrupt_message = f"interrupted; nothing was imported into {write_place(out)}"
     if settings["engine"] == "processes":
         settings["workers"] = settings["workers"] or usable_cores()
-    if given and (given != paths or is_own_source(source)) and not any("://" in path for path in given):
+    if given and is_own_source(source) and not any("://" in path for path in given):
         output.stay_small()
     with _keep_stdin(given) as files, output.progress("opening the input") as progress:
-        source = "auto" if given != paths else source
-        given_all = {**settings, "source": source, "inputs": files, "out": out, "progress": progress}
-        report, label = run_import(given_all)
+        settings |= {"source": source, "inputs": files, "out": out, "progress": progress}
+        report, label = run_import(settings)
     output.interrupt_message = f"interrupted; the import into {write_place(out)} is done"
     show_import(output, report, label, out)
     check_import(report, label, out)
@@ -81,7 +80,7 @@ def scrub(output: Output, traces: Path, *, out: Path, **settings: Any) -> None:
     output.interrupt_message = (
         f"interrupted; what was sealed so far is kept in {out}, the same command goes on from there"
     )
-    output.show(output.work(f"scrubbing {traces}", scrub, traces, out=out, **settings))
+    show_report(output, output.work(f"scrubbing {traces}", scrub, traces, out=out, **settings))
 
 
 def label(output: Output, traces: Path, **settings: Any) -> None:
@@ -97,7 +96,7 @@ def label(output: Output, traces: Path, **settings: Any) -> None:
     if find_address(traces) is None:
         output.warn_unsealed(traces)
     output.interrupt_message = f"interrupted; nothing was written to {write_place(out or review)}"
-    output.show(output.work(f"labeling {write_place(traces)}", label_folder, traces, **settings))
+    show_report(output, output.work(f"labeling {write_place(traces)}", label_folder, traces, **settings))
 
 
 def show(
@@ -209,7 +208,7 @@ def view(
         import webbrowser
 
         webbrowser.open(Path(report.page).resolve().as_uri())
-    output.show(report, {"inputs": [str(path) for path in inputs]})
+    show_report(output, report, {"inputs": [str(path) for path in inputs]})
 
 
 def export(
@@ -231,12 +230,11 @@ def export(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "
             "and are not training data"
         )
-    output.show(report)
+    show_report(output, report)
 
 
 def sources(output: Output) -> None:
     """List what `import` and `build` can read."""
-    from foretrace.cli.display import show_plugins
     from foretrace.registry import describe_plugins
 
     found = describe_plugins("source")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from foretrace.cli.output import Output
@@ -16,7 +17,7 @@ _SHOWN_BY = {
     "CheckedCall": "speculation.show_checked_call",
     "EffectsManifest": "speculation.show_effects",
     "ExportReport": "traces.show_export",
-    "GenerateReport": "generate.show_report",
+    "GenerateReport": "generate.show_generated",
     "ImportReport": "imports.show_import",
     "LabelReport": "dataset.show_labels",
     "PairReport": "score.show_pair_scores",
@@ -31,9 +32,30 @@ _SHOWN_BY = {
 }
 
 
-def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
+def print_report(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
+    """Print a report as text; `inputs` and `how` go to the function that prints those of its kind."""
     module, _, function = _SHOWN_BY[type(report).__name__].partition(".")
     getattr(importlib.import_module(f"foretrace.cli.display.{module}"), function)(output, report, *inputs, **how)
+
+
+def show_report(
+    output: Output,
+    report: Any,
+    facts: dict[str, Any] | None = None,
+    *inputs: Any,
+    file: Path | None = None,
+    **how: Any,
+) -> None:
+    """Print a report, or under `--json` all of it after the facts of the call, which may go to a file too."""
+    import msgspec
+
+    found = {**(facts or {}), **msgspec.to_builtins(report)}
+    if file is not None:
+        from foretrace.core.files import replace_file
+
+        replace_file(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    if not output.write_json(found):
+        print_report(output, report, *inputs, **how)
 
 
 def show_plugins(output: Output, plugins: Sequence[dict[str, Any]], own: str) -> None:
@@ -52,5 +74,5 @@ def show_plugins(output: Output, plugins: Sequence[dict[str, Any]], own: str) ->
 def render(report: Report) -> str:
     """The text that the command prints for a report, without notes on stderr."""
     text = io.StringIO()
-    show(Output(stream=text), report)
+    print_report(Output(stream=text), report)
     return text.getvalue().rstrip("\n")

@@ -76,7 +76,7 @@ def _describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     return [first, *(f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons)]
 
 
-def show_report(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
+def show_generated(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
     counts = report.counts
     for path in report.damaged:
         output.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is sealed, and it is kept")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from foretrace.cli.display.speculation import write_points
+from foretrace.cli.display.speculation import write_points, write_time
 from foretrace.cli.output import Cell, Output
 from foretrace.core.errors import count_things
 from foretrace.evaluation.savings import write_share
@@ -51,7 +51,7 @@ def _write_share(share: Share, *, points: bool = True) -> str:
 
 
 def _write_seconds(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
+    return write_time(seconds) if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
 
 
 def _write_faults(problems: dict[str, int]) -> str:
