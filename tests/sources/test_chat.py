@@ -90,6 +90,8 @@ def test_calls_as_a_text_beside_the_content() -> None:
     assert trace.messages[2].role == "tool" and trace.outcome.success is False and not trace.extra
     trace = read_row({"messages": [USER, said], "status": "archived"})
     assert trace.outcome.success is None and trace.extra == {"status": "archived"}
+    trace = read_row({"messages": [USER, said], "status": 0})
+    assert trace.outcome.success is None and trace.extra == {"status": 0}
 
 
 def test_sharegpt() -> None:

@@ -41,6 +41,8 @@ def test_a_conversation_in_input() -> None:
     assert sketch(read_row({"input": [ASK, said]})) == sketch(read_row({"input": [ASK], "output": "Here."})) == expected
     with pytest.raises(RowError, match="no column messages"):
         read_row({"input": "Find it.", "output": "Here."})
+    with pytest.raises(RowError, match="no column messages"):
+        read_row({"input": [ASK, said, ASK], "ideal": "There."})  # the reply is an example in a prompt
 
 
 def test_attachments_are_part_of_the_text() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -439,14 +440,11 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
-    """A 64-bit integer, which may be text, or a float in Parquet; None for anything else. Fractions are not rounded."""
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        return None
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        return None
-    return number if -(2**63) <= number < 2**63 else None
+    """A 64-bit integer, which may be digits in a text, or a float in Parquet; None for anything else."""
+    is_written = isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value)
+    number = int(value) if is_written or (isinstance(value, float) and value.is_integer()) else value
+    good = isinstance(number, int) and not isinstance(number, bool) and -(2**63) <= number < 2**63
+    return int(number) if good else None
 
 
 def read_number(

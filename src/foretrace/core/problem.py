@@ -132,7 +132,8 @@ class TestResult(Record, frozen=True, kw_only=True):
     """`repr` of what the test expects, at most 500 characters; `None` if the test is not a comparison. Must not be
     shown to a model if the test is hidden."""
     error: str | None = None
-    """Why there is no value: an exception, a limit, or `not run`."""
+    """Why the test failed, beyond the values: an exception, a limit, or `not run`. May hold the expected value: as
+    `expected`, it must not be shown to a model if the test is hidden."""
     seconds: float | None = None
     """Wall-clock seconds until this answer, measured outside the candidate's process; `None` if not run."""
     form: Integrity | None = None

@@ -244,7 +244,8 @@ def _find_actions(text: str) -> Iterator[ToolCall]:
     at = failed = 0
     while failed < _MAX_FAILED and (opening := _OBJECT.search(text, at)):
         start = opening.end()
-        at, end = start + 1, find_json_end(text, start)
+        end = find_json_end(text, start)
+        at = start + 1 if end is None else end
         failed += end is None
         if end is not None and (call := _read_action(text[start:end])) is not None:
             closing = _FENCE_END.match(text, end) if opening[1] else None

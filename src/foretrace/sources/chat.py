@@ -178,7 +178,9 @@ class Chat:
 
     def _read_fields(self, row: dict[str, Any], unclear: dict[str, str]) -> tuple[dict[str, Any], set[str]]:
         """The fields of the row, and the columns they come from; a column of the wrong type stays in `extra`. A success
-        that is not a clear yes or no is noted, except in a reward column, which may hold anything."""
+        that is not a clear yes or no is noted, except in a column that may hold anything: a reward, or `status` unless
+        it was named."""
+        unnoted = _REWARDS if "success" in self._columns else (*_REWARDS, "status")
         fields: dict[str, Any] = {}
         used: set[str] = set()
         for field, read in _READERS.items():
@@ -189,16 +191,23 @@ class Chat:
             if (value := read(raw)) is not None:
                 fields[field] = value
                 used.add(column)
-            elif field == "success" and raw not in (None, "") and raw == raw and column not in (*_REWARDS, "status"):
+            elif field == "success" and raw not in (None, "") and raw == raw and column not in unnoted:
                 unclear[field] = f"{column} is {raw!r}"[:_MAX_SHOWN_VALUE]
         return fields, used
 
     def _find_column(self, field: str, row: dict[str, Any]) -> str | None:
         named = self._columns.get(field)
         for column in FIELDS[field] if named is None else (named,):
-            if _has_path(row, column) and (named or column not in _FLAGS or isinstance(row[column], bool)):
+            if _has_path(row, column) and (named or _may_say(column, row)):
                 return column
         return None
+
+
+def _may_say(column: str, row: dict[str, Any]) -> bool:
+    """Whether the value has a type that says something: a number in `status` is a code, in a flag a count."""
+    if column == "status":
+        return isinstance(row[column], (str, bool))
+    return column not in _FLAGS or isinstance(row[column], bool)
 
 
 def _read_text(value: Any) -> str | None:

@@ -118,8 +118,8 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
         if not calls and (older := item.get("function_call")) is not None:
             calls = read_native_calls([{"function": older}], index)
         if not calls and isinstance(written := item.get("function_calls"), str):  # one a line: `f(x=1)`
-            found = CALL_LIST.parse(f"[{', '.join(written.splitlines())}]")
-            calls = tuple(msgspec.structs.replace(call, span=None) for call in found)
+            found = [call for line in written.splitlines() for call in CALL_LIST.parse(f"[{line}]")]
+            calls = tuple(msgspec.structs.replace(call, span=None, extra={}) for call in found)
         if not calls and name in CALL_ROLES:
             calls = read_native_calls([decode_nested(text)], index)
     if not calls and content is None and not item.keys() & {"content", "value", "tool_calls", "function_call"}:

@@ -204,6 +204,8 @@ def _find_input(row: Row) -> FoundTurns | None:
     turns = _list_turns(row.get("input"))
     if not any(map(is_agent, turns)) or any(row.get(name) for name in (*_REPLIES, *_RESPONSES)) or find_rivals(row):
         return None
+    if get_role(turns[-1]) == "user":  # examples in a prompt, whose reply is elsewhere
+        return None
     return FoundTurns([*enumerate(turns)], frozenset({"input"}), "column input holds messages")
 
 

@@ -126,6 +126,10 @@ def test_edits_as_diffs(tmp_path: Path) -> None:
     text = f"{start}```diff\n{patch}```\n\n> Applied edit to a.py  \n"
     (call,) = read_one("aider", write(tmp_path, text))[0].messages[1].tool_calls
     assert (call.name, json.loads(call.arguments)) == ("apply_patch", {"patch": patch})
+    shown = patch.replace("a.py", "o.py")
+    text = f"{start}As in\n```diff\n{shown}```\na.py\n```\ny\n```\n\n> Applied edit to a.py  \n"
+    (call,) = read_one("aider", write(tmp_path, text))[0].messages[1].tool_calls
+    assert (call.name, json.loads(call.arguments)) == ("write_file", {"file_path": "a.py", "content": "y\n"})
 
 
 def test_hostile_texts_take_linear_time(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from foretrace.sandbox.inside.wire import FrameChannel
 ROLES: dict[str, Callable[[FrameChannel, dict[str, Any]], int | None]] = {
     "run": program.run,
     "replay": program.replay,
-    "values": answer.serve,
     "answer": answer.serve,
     "tests": test_runner.serve,
     "together": together.serve,

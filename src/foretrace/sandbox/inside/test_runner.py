@@ -52,9 +52,10 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
 
 
 def run_tests(
-    request: dict[str, Any], names: dict[str, Any], recorder: Any, report: Callable[[int, dict[str, Any] | None], None]
+    request: dict[str, Any], names: dict[str, Any], recorder: Any, report: Callable[[int, list[dict[str, Any]]], None]
 ) -> None:
-    """Run the tests of a request one after another, and report for each its number and what it raised."""
+    """Run the tests of a request one after another, and report for each its number and what was raised. Such an error
+    has the name of the `test` function or class that raised it, or that was not run."""
     earlier: dict[str, Any] = {}
     entry_point = request["entry_point"]
     for number, test in enumerate(request["tests"]):
@@ -64,13 +65,13 @@ def run_tests(
         except BaseException as error:
             failures.append(describe_error(error))
             if not isinstance(error, _OF_TESTS):
-                report(number, failures[0])
+                report(number, failures)
                 raise  # the sandbox's own, such as `NotPlainError`: stop here
-        more = "".join(f"; {other['kind']}: {other['message']}" for other in failures[1:])
-        report(number, failures[0] | {"message": failures[0]["message"] + more} if failures else None)
+        report(number, failures[:_MAX_FAILURES])
         earlier.update({key: value for key, value in defined.items() if key not in (entry_point, "candidate")})
 
 
+_MAX_FAILURES = 200
 _OF_TESTS = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 """What tests and answers raise."""
 
@@ -78,8 +79,8 @@ _OF_TESTS = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 def _run_test(
     test: dict[str, Any], file: str, names: dict[str, Any], defined: dict[str, Any], failures: list[dict[str, Any]]
 ) -> None:
-    """Run one test, and add what its code defines to `defined`, and to `failures` what functions and classes of its
-    raised, or that one was not run. Raises what its statements raise."""
+    """Run one test, and add what its code defines to `defined`, and what its functions and classes raise to `failures`.
+    Raises what its statements raise."""
     module = types.ModuleType("__main__")  # as `python test.py` would run it
     space = module.__dict__
     space.update(names, __builtins__=builtins, __file__=file)
@@ -94,7 +95,8 @@ def _run_test(
             work(*args)
         except _OF_TESTS as error:
             described = describe_error(error)
-            failures.append(described | {"message": f"in {name}: {described['message']}".removesuffix(": ")})
+            message = f"in {name}: {described['message']}".removesuffix(": ")
+            failures.append({"kind": described["kind"], "message": message, "test": name})
 
     if test["check"]:
         if "candidate" not in space:
@@ -164,10 +166,10 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     prepare(request)
     recorder = Recorder(request, together=False)
 
-    def report(number: int, problem: dict[str, Any] | None) -> None:
+    def report(number: int, failures: list[dict[str, Any]]) -> None:
         if caller.not_plain is not None:
             raise caller.not_plain
-        channel.send(["test", number, recorder.take(), problem, []])
+        channel.send(["test", number, recorder.take(), failures, []])
 
     try:
         given = channel.receive()

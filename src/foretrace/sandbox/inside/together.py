@@ -42,8 +42,8 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     send(["loaded"])
     sys.modules["__main__"] = sys.modules[ANSWER_MODULE]
 
-    def report(number: int, problem: dict[str, Any] | None) -> None:
-        send(["test", number, noted.take(), problem, watch.find_flags(), token])
+    def report(number: int, failures: list[dict[str, Any]]) -> None:
+        send(["test", number, noted.take(), failures, watch.find_flags(), token])
 
     try:
         own = {name: value for name, value in loaded.items() if not name.startswith("__")}

@@ -19,15 +19,10 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
 from foretrace.sandbox.inside.wire import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
-_READ_ONCE_S = 0.01
-"""The output of a run that ends within this time is read once, at its end: most verdicts take less, and each look costs
-processor time here and in the parent."""
 _MAX_DATA = 64 << 20
 """Most bytes that a child may send over its channel."""
 _POLL_S = 0.05
 """Longest time between two checks of the limits."""
-_INTERACTIVE = ("answer", "tests")
-"""Modes of requests in which the child waits for replies."""
 _KILLED_BY = {KILL: "ended", CANCEL: "cancelled"}
 
 
@@ -58,20 +53,19 @@ class WatchedChild:
             os.set_blocking(descriptor, False)
         self._poller = select.poll()
         self._poller.register(parent.incoming, select.POLLIN)
-        self._is_read = self._has_ended = False
+        self._has_ended = False
         self.started = time.monotonic()
         self._deadline = self.started + wall_s
 
-    def begin(self, pid: int, *, reads_at_once: bool = True) -> None:
-        """Start watching: the child has started and has its ends of the streams. A child that waits for replies must
-        be read at once."""
+    def begin(self, pid: int) -> None:
+        """Start watching: the child has started and has its ends of the streams."""
         self.pid = pid
         self.close_theirs()
         with contextlib.suppress(OSError, AttributeError):
             self._pidfd = os.pidfd_open(pid)
             self._poller.register(self._pidfd, select.POLLIN)
-        if reads_at_once:
-            self._watch_output()
+        for descriptor in self._streams:
+            self._poller.register(descriptor, select.POLLIN)
 
     def close_theirs(self) -> None:
         self._their_channel.close()
@@ -103,14 +97,14 @@ class WatchedChild:
                 self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
             if self.kill_reason is None and not self.is_kept:
                 may_have_ended = self._wait_for_event(others)
-            if self._is_read and max_threads is not None and self._count_threads() > max_threads:
+            if max_threads is not None and self._count_threads() > max_threads:
                 self.kill("threads")
             # A block that has said that it came to its end waits for the parent, which may be busy, to keep it.
             if time.monotonic() >= self._deadline + (self._keep_wait_s if self._data_bytes else 0.0):
                 self.kill("timeout")
             elif self.read_cpu_s() >= self._max_cpu_s:
                 self.kill("cpu")
-            if self._is_read and self._read_output():
+            if self._read_output():
                 self._parent.flush()
             if self.kill_reason or self.is_kept:
                 break
@@ -183,25 +177,17 @@ class WatchedChild:
         """Wait for an event or the next check of the limits; return whether the child may have ended."""
         parent, poller = self._parent, self._poller
         blocked = parent.stream_blocked
-        if not self._is_read and (blocked or time.monotonic() - self.started >= _READ_ONCE_S):
-            self._watch_output()
         poller.modify(parent.incoming, 0 if blocked else select.POLLIN)
-        if self._is_read and self.channel.fileno() in self._streams:
+        if self.channel.fileno() in self._streams:
             poller.modify(self.channel.fileno(), select.POLLIN | (select.POLLOUT if blocked else 0))
-        left = min(self._deadline - time.monotonic(), _POLL_S if self._is_read else _READ_ONCE_S)
-        happened = poller.poll(max(0, left if self._pidfd >= 0 else min(left, 0.005)) * 1000 + (not self._is_read))
+        left = min(self._deadline - time.monotonic(), _POLL_S if self._pidfd >= 0 else 0.005)
+        happened = poller.poll(max(0, left) * 1000)
         self._ready = {descriptor for descriptor, what in happened if what != select.POLLOUT}
         if parent.incoming in self._ready:
             parent.fill()
         for descriptor in self._ready & others.keys():
             others[descriptor]()
         return self._pidfd < 0 or self._pidfd in self._ready
-
-    def _watch_output(self) -> None:
-        """From now on, read the child's output as it comes."""
-        self._is_read = True
-        for descriptor in self._streams:
-            self._poller.register(descriptor, select.POLLIN)
 
 
 def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
@@ -215,7 +201,7 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     if pid == 0:
         child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
     os.close(stdin)
-    watched.begin(pid, reads_at_once=request["mode"] in _INTERACTIVE)
+    watched.begin(pid)
     ended: list[Any] = [0]
 
     def has_ended() -> bool:

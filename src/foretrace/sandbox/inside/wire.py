@@ -7,13 +7,14 @@ a child sends is only ever parsed as JSON of a limited length. Frames are lists 
     run       ["ended", error|null]
     answer    ["loaded"] or ["failed", error]; then for each call of the request ["value", encoded, null] or ["raised",
               error]. Without calls in the request: ["loaded", names], and then as in `calls`
-    tests     calls of the answer (see `calls`); ["test", number, records, error|null, []] for each test (see
-              `recorder`); at the end ["done", ...], or ["other", why, ...] if one process is needed
-    together  ["loaded"] or ["failed", error]; ["test", number, records, error|null, flags, token] for each test; at the
-              end ["done", class, flags, token]
+    tests     calls of the answer (see `calls`); ["test", number, records, errors, []] for each test (see `recorder`);
+              at the end ["done", ...], or ["other", why, ...] if one process is needed
+    together  ["loaded"] or ["failed", error]; ["test", number, records, errors, flags, token] for each test; at the end
+              ["done", class, flags, token]
     session   for each block ["ended", error|null]
 
-`error` is {"kind", "message", "line", "traceback"} (see `describe_error`).
+`error` is {"kind", "message", "line", "traceback"} (see `describe_error`); one of `errors` may name the function or
+class that raised it as its "test".
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ async def _make_calls(judging: _Judging) -> Iterator[_CallAnswer]:
     """Make all calls. Answers count even if the process fails after them, since only their values are compared; but if
     it breaks the protocol, none counts."""
     calls = judging.plan.calls
-    request = {"mode": "values", "code": judging.code, "calls": calls, **judging.plan.asked}
+    request = {"mode": "answer", "code": judging.code, "calls": calls, **judging.plan.asked}
     answers: list[_CallAnswer] = []
     failed: RunError | None = None
     async with judging.start_child(request, judging.limits) as child:
@@ -446,8 +446,8 @@ async def _run_once(judging: _Judging, limits: Limits, line_ups: dict[int, tuple
                     before = child.elapsed
                 case ["failed", error] if read_error(error):
                     failed = read_error(error)
-                case ["test", number, records, problem, [*flags], str(said)] if said == token:
-                    if not report.take(number, records, problem, child.elapsed - before):
+                case ["test", number, records, failures, [*flags], str(said)] if said == token:
+                    if not report.take(number, records, failures, child.elapsed - before):
                         child.broken = "an invalid report"
                     before, seen = child.elapsed, seen + flags
                 case ["done", str(agreeable), [*flags], str(said)] if said == token:

@@ -91,8 +91,10 @@ class Check(msgspec.Struct):
     """Numbers of the constants that are only tolerances."""
     required: bool = False
     """Whether the tests must reach it."""
-    method: str = ""
-    """For an assert method of unittest: the test that it stands in, such as `TestAdd.test_zero`."""
+    path: str = ""
+    """The function that it stands in, such as `TestAdd.test_zero`; empty outside of functions."""
+    is_method: bool = False
+    """Whether it is an assert method of unittest, which shares its result with those of its class."""
 
     @property
     def parameters(self) -> str:
@@ -335,7 +337,7 @@ class TestRewriter(ast.NodeTransformer):
         if owner == "self" and name.startswith("assert") and not self._native:
             test = _read_unittest(call, name.removeprefix("assert"))
             if test is not None:
-                return self._make(node, ast.copy_location(test, call), self._last, self._path[1:])
+                return self._make(node, ast.copy_location(test, call), self._last, is_method=True)
         return node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
@@ -359,9 +361,9 @@ class TestRewriter(ast.NodeTransformer):
             return node
         return [self._call(node, "fail", self._last), node]
 
-    def _make(self, node: ast.stmt, test: ast.expr, result: int, method: str = "") -> list[ast.stmt]:
+    def _make(self, node: ast.stmt, test: ast.expr, result: int, *, is_method: bool = False) -> list[ast.stmt]:
         check = take_apart(test, result, self._shadowed)
-        check.required, check.method = self._required, method
+        check.required, check.path, check.is_method = self._required, self._path[1:], is_method
         self._checks.append(check)
         number = len(self._checks) - 1
         made = self._call(node, None, number, *check.leaves)

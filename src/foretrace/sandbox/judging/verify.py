@@ -172,10 +172,12 @@ class TestReport:
         self.needs_objects: str | None = None
         """Why the tests have to be run in one process with the answer."""
 
-    def take(self, number: Any, records: Any, problem: Any, seconds: float, *, answer_gone: bool = False) -> bool:
-        """Add the records of one test, before whose end the answer's process may have `gone`; false if they are
-        invalid."""
+    def take(self, number: Any, records: Any, failures: Any, seconds: float, *, answer_gone: bool = False) -> bool:
+        """Add the records of one test and the errors that it raised; false if they are invalid. The answer's process
+        may have `gone` before its end."""
         if type(number) is not int or not 0 <= number < len(self._tests) or not isinstance(records, list):
+            return False
+        if not isinstance(failures, list):
             return False
         seen: set[int] = set()
         for record in records:
@@ -191,7 +193,7 @@ class TestReport:
             self._take_check(record[0], record)
         results = self._tests[number]
         for n, check in enumerate(self._checks):
-            if check.result in results and check.required and n not in seen and problem is None:
+            if check.result in results and check.required and n not in seen and not failures:
                 self._fail(check.result, refuse("not reached"))
         if answer_gone:
             # What has no result fails for the reason that ended the process. It may have ended in a loop, after each
@@ -199,7 +201,10 @@ class TestReport:
             if all(one is not None and one.passed for one in map(self._results.__getitem__, results)):
                 self._results[results[-1]] = None
             return True
-        self._finish(results, problem, {self._checks[n].result for n in seen})
+        reached = {self._checks[n].result for n in seen}
+        for failure in failures:
+            self._finish(self._find_results(failure, results), failure, reached)
+        self._finish(results, failures[0] if failures else None, reached)
         for result in results:
             self._seconds[result] = seconds
         return True
@@ -210,12 +215,12 @@ class TestReport:
         if made is _UNDECIDED and n not in self._places:
             self.unsure.add(n)
             return
-        result, method = self._checks[n].result, self._checks[n].method
+        result, path = self._checks[n].result, self._checks[n].path
         if not made.passed:
-            if method:
+            if self._checks[n].is_method:
                 wanted = f", expected {made.expected}" if made.expected is not None else ""
                 said = made.error or ("fails" if made.actual is None else f"got {made.actual}{wanted}")
-                made = replace(made, error=f"in {method}: {said}"[:500])
+                made = replace(made, error=f"in {path}: {said}"[:500])
             self._fail(result, made)
         elif self._results[result] is None:
             self._results[result] = made
@@ -225,9 +230,20 @@ class TestReport:
         if before is None or before.passed:
             self._results[result] = made
 
-    def _finish(self, results: list[int], problem: Any, seen: set[int]) -> None:
-        error = read_error(problem) if problem is not None else None
-        text = (format_error(error) if error else "it failed") if problem is not None else None
+    def _find_results(self, failure: Any, results: list[int]) -> list[int]:
+        """The results of the function or class that raised this error; all of them if it was none."""
+        test = failure.get("test") if isinstance(failure, dict) else None
+        if not isinstance(test, str):
+            return results
+        inside = f".{test}."
+        found = {check.result for check in self._checks if inside in f".{check.path}."}
+        return [result for result in results if result in found] or results
+
+    def _finish(self, results: list[int], failure: Any, seen: set[int]) -> None:
+        """Decide what has no result yet, and fail the last of the results if they include no failed one in spite of a
+        `failure`."""
+        error = read_error(failure)
+        text = (format_error(error) if error else "it failed") if failure is not None else None
         unreached = text if text is None or len(results) == 1 else f"not reached: {text}"[:500]
         for result in results:
             if self._results[result] is None:  # if it was seen, it is unsure: the next run decides

@@ -22,6 +22,7 @@ _BREAK = "  "
 """Ends every line that Aider marks; headings and quotations that the model writes do not end with it."""
 _TO_MODEL = frozenset({"/ask", "/code", "/architect", "/context", "/help"})
 """Commands whose text goes to the model; others are for the program."""
+_CHANGED_FILE = re.compile(r"^\+\+\+ (?:b/)?(\S.*?)\s*$", re.MULTILINE)
 _APPLIED = re.compile(r"Applied edit to (.+)")
 _ASKED_TO_RUN = re.compile(r"(?:Run|Running) (?:shell commands?\b|\S)", re.IGNORECASE)
 _FAILED = re.compile(
@@ -178,10 +179,10 @@ def _find_requests(lines: Sequence[str], answer: Sequence[str]) -> list[_Request
         name, first = _find_name(lines, start)
         if language in _SHELLS and runs_commands:
             requests.append(_Request("bash", {"command": body.strip()}, start, end))
-        elif language == "diff" and missing:
-            requests.append(_Request("apply_patch", {"patch": body + "\n"}, start, end))
         elif name in missing:
             requests.append(_Request("write_file", {"file_path": name, "content": body + "\n"}, first, end))
+        elif language == "diff" and missing & {*_CHANGED_FILE.findall(body)}:
+            requests.append(_Request("apply_patch", {"patch": body + "\n"}, start, end))
     return sorted(requests, key=lambda each: each.start)
 
 
