@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from foretrace.clean.redact import Redactor
 from foretrace.core import plugins
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
 from foretrace.registry import is_own_source
 from foretrace.rows.base import Drop, RowRef
+from foretrace.sources.converting import Cleaner
 from foretrace.sources.importing import import_rows
 from sources.raw_rows import FINISH, TRACE_ROW, Given, bench_row, swe_row, xml_messages
 
@@ -92,8 +94,8 @@ class Unchanged:
         return texts
 
 
-@pytest.mark.parametrize("cleaner", [None, Unchanged()])
-def test_a_plugin_may_do_anything(tmp_path: Path, cleaner: Unchanged | None) -> None:
+@pytest.mark.parametrize("cleaner", [None, Unchanged(), Redactor()])
+def test_a_plugin_may_do_anything(tmp_path: Path, cleaner: Cleaner | None) -> None:
     rows: list[Any] = [{"do": do} for do in ("raise", "nothing", "bad type", "well", "unencodable")]
     report = import_rows(Wild(), [Given(rows)], tmp_path / "out", cleaner=cleaner)
     assert report.traces == 1 and report.drops == {"internal_error": 4}

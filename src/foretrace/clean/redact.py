@@ -103,8 +103,8 @@ class Redactor:
 
     def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
         """Each trace without its secrets; a Drop for one that could not be searched. Many at once are faster."""
-        of_traces = [list_texts(trace) for trace in traces]
-        suspects = self._find_suspects(itertools.chain.from_iterable(of_traces))
+        of_traces = [_list_texts(trace) for trace in traces]
+        suspects = self._find_suspects(itertools.chain.from_iterable(own or () for own in of_traces))
         return [self._redact(trace, own, suspects) for trace, own in zip(traces, of_traces, strict=True)]
 
     def redact_attempt(self, trace: Trace) -> Trace:
@@ -164,7 +164,9 @@ class Redactor:
         self._known |= {keys[text]: own for text, own in zip(new, parts, strict=True)}
         return {text: key for text, key in keys.items() if self._known[key]}
 
-    def _redact(self, trace: Trace, texts: Sequence[str], suspects: dict[str, bytes]) -> Trace | Drop:
+    def _redact(self, trace: Trace, texts: Sequence[str] | None, suspects: dict[str, bytes]) -> Trace | Drop:
+        if texts is None:
+            return Drop(INTERNAL_ERROR, "it has a value that its field or JSON cannot hold")
         with contain_errors("redact", trace.key, quote=False):
             try:
                 texts = list(dict.fromkeys(texts))
@@ -271,6 +273,15 @@ def _add_transform(trace: Trace, name: str) -> Trace:
     return msgspec.structs.replace(
         trace, provenance=msgspec.structs.replace(origin, transforms=(*origin.transforms, name))
     )
+
+
+def _list_texts(trace: Trace) -> list[str] | None:
+    """The texts of a trace; None for one whose source put something into it that no file can hold."""
+    with contain_errors("redact", trace.key, quote=False):
+        texts = list_texts(trace)
+        "".join(texts)  # a source may give numbers in place of texts
+        return texts
+    return None
 
 
 def _list_known(found: Iterable[Found]) -> dict[str, str]:
